@@ -1,0 +1,1 @@
+"""Trainers that keep everything on the environment's device."""

@@ -1,0 +1,11 @@
+"""Multi-agent reinforcement-learning environments that run as kernels over thousands of copies."""
+
+from __future__ import annotations
+
+from gpu_zoo.registry import list_ids, make, make_vec, register, spec
+from gpu_zoo.spec import EnvSpec
+from gpu_zoo.vector import VectorEnv
+from gpu_zoo.version import __version__
+
+
+__all__ = ["EnvSpec", "VectorEnv", "__version__", "list_ids", "make", "make_vec", "register", "spec"]

@@ -1,0 +1,143 @@
+"""CUDA: a kernel is a cubin launched by CuPy on the current stream of the user's framework.
+
+Memory is one allocation from CuPy's or torch's pool, made once. A launch allocates nothing, waits
+for nothing and takes no argument that changes from step to step, so a step can be captured in a
+CUDA graph.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_zoo import compile as compiler
+from gpu_zoo import nvrtc
+from gpu_zoo.backends import Operation
+from gpu_zoo.errors import MissingDependency
+from gpu_zoo.prelude import Program
+
+LANE_THREADS = 128  # the kernels' __launch_bounds__
+MAX_BLOCK_THREADS = 256
+INSTALL = "pip install 'gpu-zoo[cuda13]' (or 'gpu-zoo[cuda12]' for CUDA 12)"
+
+
+def why_unusable() -> str:
+    """Why CUDA cannot be used here, with the command that helps; empty if it can."""
+    try:
+        import cupy
+    except ImportError:
+        return f"CuPy is not installed: {INSTALL}"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CuPy finds no CUDA device ({error}): install NVIDIA's driver, check nvidia-smi"
+    if count == 0:
+        return "CuPy finds no CUDA device: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+    try:
+        nvrtc.library()
+    except MissingDependency as error:
+        return str(error)
+    return ""
+
+
+class CudaBackend:
+    """See :class:`gpu_zoo.backends.Backend`."""
+
+    def __init__(self, program: Program, num_envs: int, device: str, as_torch: bool) -> None:
+        import cupy
+
+        self._cupy = cupy
+        self._as_torch = as_torch
+        self._index = int(device.partition(":")[2] or 0)
+        count = cupy.cuda.runtime.getDeviceCount()
+        if self._index >= count:
+            raise ValueError(f"device={device!r}: there are {count} CUDA devices")
+        self.device = device
+        with cupy.cuda.Device(self._index) as gpu:
+            arch = f"sm_{gpu.compute_capability}"
+            cubin = nvrtc.build_cubin(compiler.flatten(program), program.spec.name, arch)
+            module = cupy.RawModule(path=str(cubin))
+            self._kernels = {
+                name: module.get_function(f"zoo_{name}") for name in ("reset", "step", "observe")
+            }
+        if program.lane:
+            self._grid, self._block = (-(-num_envs // LANE_THREADS),), (LANE_THREADS,)
+        else:
+            warps = -(-program.num_agents // 32)
+            self._grid, self._block = (num_envs,), (min(MAX_BLOCK_THREADS, 32 * warps),)
+        self._streams: dict[int, Any] = {}
+        self._io: Any = None
+
+    def allocate(self, nbytes: int) -> int:
+        self._arena = self._zeros(nbytes)
+        return self._pointer(self._arena)
+
+    def _zeros(self, nbytes: int) -> Any:
+        if self._as_torch:
+            import torch
+
+            return torch.zeros(nbytes, dtype=torch.uint8, device=f"cuda:{self._index}")
+        with self._cupy.cuda.Device(self._index):
+            return self._cupy.zeros(nbytes, np.uint8)
+
+    def _pointer(self, array: Any) -> int:
+        return int(array.data_ptr() if self._as_torch else array.data.ptr)
+
+    def view(self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        part = self._arena[offset : offset + nbytes]
+        if self._as_torch:
+            import torch
+
+            return part.view(getattr(torch, dtype.name)).reshape(shape)
+        return part.view(dtype).reshape(shape)
+
+    def native(self, value: Any) -> Any:
+        if self._as_torch:
+            import torch
+
+            return torch.as_tensor(value, device=f"cuda:{self._index}")
+        with self._cupy.cuda.Device(self._index):
+            return self._cupy.asarray(value)
+
+    def holds(self, value: Any) -> bool:
+        if self._as_torch:
+            where = getattr(value, "device", None)
+            return getattr(where, "type", "") == "cuda" and where.index == self._index
+        return hasattr(value, "__cuda_array_interface__")
+
+    def public(self, native: Any) -> Any:
+        return native
+
+    def bind(self, io: npt.NDArray[np.void]) -> None:
+        raw = self.native(np.frombuffer(io.tobytes(), np.uint8).copy())
+        if self._io is None:
+            self._io = self._zeros(len(raw))
+        with self._current_stream():
+            self._io[...] = raw
+
+    def launch(self, operation: Operation) -> None:
+        with self._current_stream():
+            self._kernels[operation](self._grid, self._block, (self._pointer(self._io),))
+
+    def _current_stream(self) -> AbstractContextManager[Any]:
+        """CuPy set to the device, and to the stream that torch works on if torch owns the arrays."""
+        stack = ExitStack()
+        stack.enter_context(self._cupy.cuda.Device(self._index))
+        if self._as_torch:
+            import torch
+
+            stream = torch.cuda.current_stream(self._index)
+            if stream.cuda_stream not in self._streams:
+                self._streams[stream.cuda_stream] = self._from_torch(stream)
+            stack.enter_context(self._streams[stream.cuda_stream])
+        return stack
+
+    def _from_torch(self, stream: Any) -> Any:
+        # from_external came with CuPy 14, which deprecates ExternalStream.
+        if hasattr(self._cupy.cuda.Stream, "from_external"):
+            return self._cupy.cuda.Stream.from_external(stream)
+        return self._cupy.cuda.ExternalStream(stream.cuda_stream, self._index)

@@ -1,0 +1,183 @@
+"""From a kernel file to something that runs: one flat text, then a shared library or a cubin.
+
+Built files are cached on disk under the hash of everything they depend on, and appear there by
+renaming a finished file, so that several processes may build the same kernel at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import gpu_zoo.kernels
+from gpu_zoo.prelude import Program
+
+KERNELS = Path(gpu_zoo.kernels.__path__[0])
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+
+# No contraction and no fast-math: the CPU and the GPU must round alike.
+# errno and floating-point traps are side effects nobody reads; without them sqrt is one
+# instruction and a branch may become a select.
+HOST_FLAGS = (
+    "-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
+    "-fno-trapping-math", "-fPIC", "-shared", "-fvisibility=default", "-pthread",
+    "-Wall", "-Wextra", "-Wno-unknown-pragmas",
+)  # fmt: skip
+# What each build of the same kernel adds. All but "plain" exist for tests.
+HOST_BUILDS: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "reversed": ("-DZOO_REVERSE",),
+    "emulated": ("-DZOO_EMULATE",),
+    "tsan": ("-DZOO_EMULATE", "-O1", "-g", "-fsanitize=thread"),
+    "ubsan": ("-O1", "-g", "-fsanitize=undefined,bounds-strict", "-fno-sanitize-recover=all"),
+    "asan": ("-O1", "-g", "-fsanitize=address"),
+}
+
+
+class CompileError(RuntimeError):
+    """A kernel did not compile. The message is the compiler's, with the author's own lines."""
+
+
+def flatten(program: Program) -> str:
+    """The kernel and all it includes as one text, with ``#line`` markers for the compiler.
+
+    Raises:
+        FileNotFoundError: an include that neither lies beside the kernel nor under ``kernels/``.
+    """
+    seen: set[Path] = set()
+    kernel = program.spec.kernel_path
+    return program.flags() + _flatten_file(kernel, program, seen, (kernel.parent, KERNELS))
+
+
+def _flatten_file(
+    path: Path, program: Program, seen: set[Path], folders: tuple[Path, ...]
+) -> str:
+    # Names relative to the package keep the text, and so the cache key, free of machine paths.
+    name = path.relative_to(KERNELS) if path.is_relative_to(KERNELS) else path
+    lines = [f'#line 1 "{name}"']
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        match = _INCLUDE.match(line)
+        if line.startswith("#pragma once"):
+            lines.append("")
+        elif match is None:
+            lines.append(line)
+        elif match[1] == "spec.cuh":
+            lines += ['#line 1 "spec.cuh"', program.text().replace("#pragma once", "")]
+            lines.append(f'#line {number + 1} "{name}"')
+        else:
+            included = _find_include(match[1], path, number, folders)
+            if included not in seen:
+                seen.add(included)
+                lines.append(_flatten_file(included, program, seen, folders))
+            lines.append(f'#line {number + 1} "{name}"')
+    return "\n".join(lines)
+
+
+def _find_include(name: str, path: Path, number: int, folders: tuple[Path, ...]) -> Path:
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    places = " or ".join(str(folder) for folder in folders)
+    raise FileNotFoundError(f'{path}:{number}: #include "{name}": no such file in {places}')
+
+
+def cache_dir() -> Path:
+    """Where built kernels are kept: ``$GPU_ZOO_CACHE_DIR``, else the user's cache folder."""
+    chosen = os.environ.get("GPU_ZOO_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "gpu_zoo"
+
+
+@cache
+def find_compiler() -> tuple[str, ...]:
+    """The host C++ compiler as a command: ``$CXX``, else c++, g++, clang++, else ziglang's.
+
+    Raises:
+        CompileError: none is installed; the message says how to install one.
+    """
+    chosen = os.environ.get("CXX")
+    if chosen:
+        command = tuple(shlex.split(chosen))
+        if shutil.which(command[0]) is None:
+            raise CompileError(f"$CXX={chosen!r}: no such program; unset CXX or install it.")
+        return command
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return (name,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "c++")
+    raise CompileError(
+        "no C++ compiler found (looked for $CXX, c++, g++, clang++, ziglang). "
+        "Install one: apt install g++, or xcode-select --install, or pip install ziglang"
+    )
+
+
+@cache
+def compiler_version() -> str:
+    """First line of the host compiler's ``--version``."""
+    done = subprocess.run([*find_compiler(), "--version"], capture_output=True, text=True)
+    return done.stdout.splitlines()[0] if done.stdout else "unknown"
+
+
+@cache
+def processor() -> str:
+    """The processor's name: ``-march=native`` makes libraries that fit only it."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    lines = [
+        line.split(":", 1)[1].strip()
+        for line in info.split("\n\n")[0].splitlines()
+        if line.startswith(("model name", "flags", "Features", "CPU part"))
+    ]
+    return f"{platform.machine()} " + " ".join(lines)
+
+
+def build_host(source: str, name: str, build: str = "plain", flags: Sequence[str] = ()) -> Path:
+    """Compile C++ text into a shared library and return its path.
+
+    Args:
+        source: the whole text.
+        name: what the file in the cache is called, apart from its hash.
+        build: one of :data:`HOST_BUILDS`.
+        flags: more compiler flags.
+
+    Raises:
+        CompileError: no compiler, or the compiler's own message.
+    """
+    command = [*find_compiler(), *HOST_FLAGS, *HOST_BUILDS[build], *flags]
+    key = "\0".join([source, *command, compiler_version(), processor()])
+    target = cached_path(name, key, ".so")
+    if target.is_file():
+        return target
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        text = Path(folder) / f"{name}.cpp"
+        text.write_text(source)
+        built = Path(folder) / target.name
+        run = [*command, "-I", str(KERNELS), str(text), "-o", str(built)]
+        done = subprocess.run(run, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CompileError(f"{name}: {' '.join(command[:1])} failed\n{done.stderr.strip()}")
+        os.replace(built, target)
+    return target
+
+
+def cached_path(name: str, key: str, suffix: str) -> Path:
+    """Where the file built from ``key`` is kept; makes the folder."""
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:20]}{suffix}"

@@ -1,0 +1,1 @@
+"""The multi-agent particle environments, as in the package mpe2."""

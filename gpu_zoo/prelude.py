@@ -1,0 +1,285 @@
+"""From a spec and its parameters to the kernel's side of things: C text, buffers, memory layout.
+
+Memory. The buffers of the batch (observations, rewards, ...) have ``num_envs`` in front. The state
+is laid out in tiles of 32 environments in the lane shape, entry by entry with the 32 lanes side by
+side, so that neighbouring GPU threads read neighbouring addresses and a CPU core finds a tile in
+its first cache; in the block shape each environment's ``State`` is one plain struct.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_zoo.spec import EnvSpec, Expr, Field, Numerics, Value, evaluate
+
+MAX_LANE_AGENTS = 16
+C_TYPE = {"f4": "float", "f8": "double", "i4": "int", "u1": "u8", "?": "u8", "b1": "u8", "u8": "u64"}
+
+# Buffers with one array a group, in the order of the C struct: name, dtype, entries an agent.
+# "real" is the numerics' float; "action" is int32 or float32 by the group's action space.
+GROUP_BUFFERS = (
+    ("observations", "f4", "obs_size"),
+    ("final_observations", "f4", "obs_size"),
+    ("rewards", "real", None),
+    ("terminations", "?", None),
+    ("truncations", "?", None),
+    ("actions", "action", "action_size"),
+    ("episode_returns", "real", None),
+    ("last_returns", "real", None),
+    ("infos", "real", "info_size"),
+)
+# Buffers with one entry an environment.
+ENV_BUFFERS = (("steps", "i4"), ("last_lengths", "i4"), ("done", "?"), ("reset_mask", "?"))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array of the batch: ``(num_envs, *shape)``."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StateField:
+    """Where a state field lies: ``offset`` bytes into the struct, ``shape`` entries of ``dtype``."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    at_reset: bool
+
+    @property
+    def size(self) -> int:
+        """Entries an environment."""
+        return math.prod(self.shape)
+
+
+class Program:
+    """A spec with parameters: what to compile and which memory it works on.
+
+    Attributes:
+        spec: the environment.
+        params: checked parameter values.
+        numerics: ``"fast"`` or ``"reference"``.
+        lane: whether one thread simulates one environment (else one block does).
+        groups: the groups of agents.
+        buffers: the batch's arrays by name; ``"rewards/agent"`` is the rewards of group ``agent``.
+        fields: the state's fields by name.
+        state_bytes: bytes of state an environment.
+        tile: environments side by side in a tile of state.
+        io: NumPy dtype of the C struct ``Io``, which the kernel reads its pointers from.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        params: Mapping[str, Value],
+        numerics: Numerics = "fast",
+        shape: str | None = None,
+    ) -> None:
+        self.spec = spec
+        self.params = params
+        self.numerics: Numerics = numerics
+        self.real = np.dtype("f8" if numerics == "reference" else "f4")
+        self.groups = spec.layout(params)
+        self.num_agents = sum(group.count for group in self.groups)
+        shape = shape or spec.shape
+        self.lane = self.num_agents <= MAX_LANE_AGENTS if shape == "auto" else shape == "lane"
+        self.tile = 32 if self.lane else 1
+        self.fields, self.state_bytes = self._lay_out_state()
+        self.buffers = dict(self._buffers())
+        self.io = self._io()
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """All agents, in order."""
+        return tuple(agent for group in self.groups for agent in group.agents)
+
+    def launch_params(self, params: Mapping[str, Value]) -> npt.NDArray[np.void]:
+        """The C struct ``Params`` for these values; shape ()."""
+        struct = np.zeros((), self.io["params"])
+        for name in struct.dtype.names or ():
+            struct[name] = params[name]
+        return struct
+
+    def text(self) -> str:
+        """The generated ``spec.cuh``."""
+        return "\n".join(
+            [
+                f"// Generated from the spec of {self.spec.id}.",
+                "#pragma once",
+                *self._constants(),
+                *self._group_functions(),
+                *self._structs(),
+                *self._state_access(),
+                "",
+            ]
+        )
+
+    def flags(self) -> str:
+        """Preprocessor lines that must come before the first include."""
+        return (
+            f"#define ZOO_REFERENCE {int(self.numerics == 'reference')}\n"
+            f"#define ZOO_LANE {int(self.lane)}\n"
+            f"#define ZOO_INFO {int(any(g.info_size for g in self.groups))}\n"
+        )
+
+    # Layout ------------------------------------------------------------------------------------
+
+    def _sizes(self, shape: tuple[Expr, ...]) -> tuple[int, ...]:
+        scope = self.spec.scope(self.params)
+        return tuple(evaluate(size, scope) for size in shape)
+
+    def _dtype(self, dtype: str) -> np.dtype[Any]:
+        return self.real if dtype == "real" else np.dtype({"i32": "i4", "u8": "u1"}.get(dtype, dtype))
+
+    def _lay_out_state(self) -> tuple[dict[str, StateField], int]:
+        # Widest entries first, so that every field is aligned without padding between them.
+        widest_first = sorted(
+            self.spec.state.items(), key=lambda item: -self._dtype(item[1].dtype).itemsize
+        )
+        fields: dict[str, StateField] = {}
+        offset = 0
+        for name, field in widest_first:
+            dtype = self._dtype(field.dtype)
+            fields[name] = StateField(dtype, self._sizes(field.shape), offset, field.at_reset)
+            offset += math.prod(_c_sizes(fields[name].shape)) * dtype.itemsize
+        align = max((f.dtype.itemsize for f in fields.values()), default=1)
+        return fields, -(-offset // align) * align
+
+    def _buffers(self) -> Iterator[tuple[str, Buffer]]:
+        for name, dtype, size_name in GROUP_BUFFERS:
+            for group in self.groups:
+                size = getattr(group, size_name) if size_name else 0
+                if name == "infos" and size == 0:
+                    continue
+                tail = (size,) if size else ()
+                if dtype == "action":
+                    kind = np.dtype("f4" if group.action_size else "i4")
+                else:
+                    kind = self._dtype(dtype)
+                yield f"{name}/{group.name}", Buffer(kind, (group.count, *tail))
+        for name, dtype in ENV_BUFFERS:
+            yield name, Buffer(np.dtype(dtype), ())
+        yield "rng", Buffer(np.dtype("i8"), (5,) if self.numerics == "reference" else (2,))
+
+    def _io(self) -> np.dtype[Any]:
+        params = [
+            (name, self.real if param.type is float else np.dtype("i4"))
+            for name, param in self.spec.params.items()
+            if param.at == "launch"
+        ]
+        pointers = [(name, "u8", (len(self.groups),)) for name, _, _ in GROUP_BUFFERS]
+        return np.dtype(
+            [
+                ("params", np.dtype(params, align=True)),
+                ("state", "u8"),
+                *pointers,
+                *((name, "u8") for name, _ in ENV_BUFFERS),
+                ("rng", "u8"),
+                ("num_envs", "i4"),
+                ("autoreset", "i4"),
+            ],
+            align=True,
+        )
+
+    # C text ------------------------------------------------------------------------------------
+
+    def _constants(self) -> Iterator[str]:
+        scope = self.spec.scope(self.params)
+        names = [n for n, p in self.spec.params.items() if p.at == "compile"]
+        for name in [*names, *self.spec.constants]:
+            value = scope[name]
+            yield f"constexpr int {name} = {-1 if value is None else int(value)};"
+        yield f"constexpr int N_AGENTS = {self.num_agents};"
+        yield f"constexpr int N_GROUPS = {len(self.groups)};"
+
+    def _group_functions(self) -> Iterator[str]:
+        chain = "".join(
+            f"i < {group.start + group.count} ? {g} : " for g, group in enumerate(self.groups[:-1])
+        )
+        yield f"ZOO_FN int group_of(int i) {{ (void)i; return {chain}{len(self.groups) - 1}; }}"
+        for function, attribute in (
+            ("group_start", "start"),
+            ("group_count", "count"),
+            ("obs_size", "obs_size"),
+            ("action_size", "action_size"),
+            ("info_size", "info_size"),
+        ):
+            values = [getattr(group, attribute) for group in self.groups]
+            chain = "".join(f"g == {g} ? {value} : " for g, value in enumerate(values[:-1]))
+            yield f"ZOO_FN int {function}(int g) {{ (void)g; return {chain}{values[-1]}; }}"
+
+    def _structs(self) -> Iterator[str]:
+        params = self.io["params"]
+        yield "struct Params {"
+        for name in params.names or ():
+            yield f"    {C_TYPE[params[name].str[1:]]} {name};"
+        yield "};"
+        yield from self._field_struct("State", {n: self.spec.state[n] for n in self.fields})
+        yield from self._field_struct("Scratch", self.spec.scratch)
+        yield "struct Io {"
+        yield "    Params params;"
+        yield "    char* state;"
+        for name, dtype, _ in GROUP_BUFFERS:
+            kind = "void" if dtype == "action" else C_TYPE[self._dtype(dtype).str[1:]]
+            yield f"    {kind}* {name}[N_GROUPS];"
+        for name, dtype in ENV_BUFFERS:
+            yield f"    {C_TYPE[dtype]}* {name};"
+        yield "    Rng* rng;"
+        yield "    int num_envs;"
+        yield "    int autoreset;"
+        yield "};"
+
+    def _field_struct(self, name: str, fields: Mapping[str, Field]) -> Iterator[str]:
+        yield f"struct {name} {{"
+        for field_name, field in fields.items():
+            index = "".join(f"[{size}]" for size in _c_sizes(self._sizes(field.shape)))
+            yield f"    {C_TYPE[self._dtype(field.dtype).str[1:]]} {field_name}{index};"
+        yield "};"
+
+    def _state_access(self) -> Iterator[str]:
+        if not self.lane:
+            return
+        tile = f"io.state + (size_t)(env / {self.tile}) * {self.tile * self.state_bytes}"
+        for function, argument in (
+            ("load_state", "State& s"),
+            ("store_state", "const State& s, bool fresh"),
+        ):
+            yield f"ZOO_FN void {function}(const Io& io, int env, {argument}) {{"
+            yield f"    char* const tile = {tile};"
+            yield f"    const int lane = env % {self.tile};"
+            for name, field in self.fields.items():
+                if field.size:
+                    yield from self._move_field(name, field, load=function == "load_state")
+            yield "}"
+
+    def _move_field(self, name: str, field: StateField, load: bool) -> Iterator[str]:
+        kind = C_TYPE[field.dtype.str[1:]]
+        loops = "".join(
+            f"ZOO_UNROLL for (int k{d} = 0; k{d} < {size}; ++k{d}) "
+            for d, size in enumerate(field.shape)
+        )
+        index = "".join(f"[k{d}]" for d in range(len(field.shape)))
+        flat = "0"
+        for d, size in enumerate(field.shape):
+            flat = f"k{d}" if d == 0 else f"({flat}) * {size} + k{d}"
+        there = f"(({kind}*)(tile + {field.offset * self.tile}))[({flat}) * {self.tile} + lane]"
+        here = f"s.{name}{index}"
+        if load:
+            yield f"    {loops}{here} = {there};"
+        else:
+            guard = "if (fresh) " if field.at_reset else ""
+            yield f"    {guard}{loops}{there} = {here};"
+
+
+def _c_sizes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """C has no empty array: a field without entries takes the room of one."""
+    return tuple(max(1, size) for size in shape)

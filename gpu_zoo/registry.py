@@ -1,0 +1,106 @@
+"""The table of environments. Ids, tests, pages, gallery and benchmarks all derive from it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any
+
+from gpu_zoo.spec import EnvSpec
+from gpu_zoo.vector import VectorEnv
+
+ENVIRONMENTS: dict[str, str | EnvSpec] = {
+    "mpe/simple_spread_v3": "gpu_zoo.mpe.simple_spread_v3:SPEC",
+    "mpe/simple_tag_v3": "gpu_zoo.mpe.simple_tag_v3:SPEC",
+}
+
+
+def list_ids() -> list[str]:
+    """The ids of all environments, sorted."""
+    return sorted(ENVIRONMENTS)
+
+
+def spec(env_id: str) -> EnvSpec:
+    """The :class:`~gpu_zoo.spec.EnvSpec` of an environment.
+
+    Args:
+        env_id: ``"mpe/simple_spread_v3"``, or the name alone where it is unambiguous.
+
+    Raises:
+        KeyError: no such environment; the message names the nearest.
+    """
+    full = [i for i in ENVIRONMENTS if env_id in (i, i.rsplit("/", 1)[-1])]
+    if len(full) != 1:
+        near = difflib.get_close_matches(str(env_id), list_ids(), n=3, cutoff=0.3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UnknownEnvironment(f"no environment {env_id!r}{hint} gpu_zoo.list_ids() names all.")
+    entry = ENVIRONMENTS[full[0]]
+    if isinstance(entry, str):
+        module, _, name = entry.partition(":")
+        entry = getattr(importlib.import_module(module), name)
+    assert isinstance(entry, EnvSpec)
+    return entry
+
+
+class UnknownEnvironment(KeyError):
+    """No environment has this id."""
+
+    def __str__(self) -> str:  # KeyError shows its argument quoted
+        return str(self.args[0])
+
+
+def register(new: EnvSpec) -> None:
+    """Add an environment of your own; its kernel file may lie anywhere on disk.
+
+    Raises:
+        ValueError: the id is taken, or the kernel file does not exist.
+    """
+    if new.id in ENVIRONMENTS:
+        raise ValueError(f"id={new.id!r}: already registered")
+    if not new.kernel_path.is_file():
+        raise ValueError(f"kernel={str(new.kernel)!r}: no such file ({new.kernel_path})")
+    ENVIRONMENTS[new.id] = new
+
+
+def make_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> VectorEnv:
+    """Make ``num_envs`` copies of an environment that are stepped by one kernel.
+
+    Args:
+        env_id: such as ``"mpe/simple_spread_v3"``.
+        num_envs: number of environments.
+        **kwargs: ``device`` (``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"auto"``; default ``"cpu"``);
+            ``array`` (``"numpy"``, ``"cupy"``, ``"torch"``; default numpy on the CPU and cupy on
+            CUDA), all views of the same memory; ``autoreset_mode`` (Gymnasium's ``AutoresetMode``
+            or its name; default SAME_STEP); ``numerics`` (``"fast"``: float32 and counter-based
+            random numbers; ``"reference"``: the reference package's numbers, bit for bit);
+            ``copy`` (return fresh arrays); ``validate_actions`` (check action values each step;
+            default only on the CPU, since on CUDA it waits for the device); and the
+            environment's own parameters.
+
+    Returns:
+        A :class:`~gpu_zoo.vector.VectorEnv`.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: an unknown parameter, or one of the wrong type.
+        ValueError: a value out of range.
+        MissingDependency: the device or array kind needs something that is not installed.
+    """
+    return VectorEnv(spec(env_id), num_envs, **kwargs)
+
+
+def make(env_id: str, **params: Any) -> Any:
+    """Make one environment with PettingZoo's parallel API; see :mod:`gpu_zoo.wrappers.pettingzoo`.
+
+    Args:
+        env_id: such as ``"mpe/simple_spread_v3"``.
+        **params: the environment's own parameters; ``numerics`` (default ``"reference"``).
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: an unknown parameter, or one of the wrong type.
+        ValueError: a value out of range.
+    """
+    from gpu_zoo.wrappers.pettingzoo import drop_in
+
+    return drop_in(spec(env_id)).parallel_env(**params)

@@ -1,0 +1,1 @@
+"""Pictures of environments: one small draw function an environment."""

@@ -1,0 +1,309 @@
+"""What an environment is, as pure data: parameters, agents, state, observations, actions.
+
+Everything else that needs to know an environment's shape (the C structs, the spaces, the buffers,
+the documentation tables) is derived from its :class:`EnvSpec`, so nothing is declared twice.
+
+Sizes may depend on parameters. They are written as Python expressions in strings, such as
+``"2 * (N - 1)"``, over the parameter names and the spec's constants; the same string appears in
+the documentation tables.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+
+Expr = int | str
+Value = bool | int | float | str | None
+Numerics = Literal["fast", "reference"]
+
+
+@dataclass(frozen=True)
+class Param:
+    """A constructor parameter of an environment.
+
+    Attributes:
+        default: value when the user gives none; its type is the parameter's type.
+        doc: one line for the documentation and for error messages.
+        at: where the value is needed. ``"compile"``: it changes array shapes, so it becomes a
+            constant in the kernel. ``"launch"``: a field of ``Params``, changed without compiling.
+            ``"host"``: never reaches the kernel.
+        low: smallest accepted number (inclusive), or None.
+        high: largest accepted number (inclusive), or None.
+        choices: the accepted values, if they are few.
+        kind: the accepted type; derived from ``default`` unless given.
+        optional: whether ``None`` is accepted.
+    """
+
+    default: Value
+    doc: str
+    at: Literal["compile", "launch", "host"] = "launch"
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[Value, ...] | None = None
+    kind: type | None = None
+    optional: bool = False
+
+    @property
+    def type(self) -> type:
+        """The Python type a value must have."""
+        return self.kind if self.kind is not None else type(self.default)
+
+    @property
+    def accepts(self) -> str:
+        """What is accepted, in words, for error messages and tables."""
+        if self.choices is not None:
+            return "one of " + ", ".join(map(repr, self.choices))
+        text = self.type.__name__
+        if self.low is not None and self.high is not None:
+            text += f" from {self.low:g} to {self.high:g}"
+        elif self.low is not None:
+            text += f" of at least {self.low:g}"
+        return text + (" or None" if self.optional else "")
+
+    def check(self, name: str, value: Any) -> Value:
+        """Return ``value`` as the parameter's type, or raise an error that names the parameter.
+
+        Raises:
+            TypeError: the value has the wrong type.
+            ValueError: the value is out of range.
+        """
+        wrong = f"{name}={value!r}: expected {self.accepts}"
+        if self.choices is not None:
+            if value not in self.choices:
+                raise ValueError(wrong)
+            return value  # type: ignore[no-any-return]
+        if value is None:
+            if not self.optional:
+                raise TypeError(wrong)
+            return None
+        is_bool = isinstance(value, (bool, np.bool_))
+        if self.type is bool:
+            if not is_bool:
+                raise TypeError(wrong)
+            return bool(value)
+        if is_bool or not isinstance(
+            value, (int, np.integer) if self.type is int else (int, float, np.integer, np.floating)
+        ):
+            raise TypeError(wrong)
+        number = int(value) if self.type is int else float(value)
+        below = self.low is not None and not number >= self.low
+        above = self.high is not None and not number <= self.high
+        if below or above or not -(2**31) <= number < 2**31:
+            raise ValueError(wrong)
+        return number
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the kernel's ``State`` (kept between steps) or ``Scratch`` (lives for one step).
+
+    Attributes:
+        dtype: ``"real"`` (float32 in fast numerics, float64 in reference numerics), ``"i32"`` or
+            ``"u8"``.
+        shape: sizes, outermost first.
+        doc: one line, with the unit.
+        at_reset: written only by ``env_reset``, so a step need not store it.
+    """
+
+    dtype: Literal["real", "i32", "u8"]
+    shape: tuple[Expr, ...]
+    doc: str
+    at_reset: bool = False
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A named run of entries of an observation or info vector: its length and what it holds."""
+
+    size: Expr
+    doc: str
+
+
+@dataclass(frozen=True)
+class Actions:
+    """An action space: ``Discrete(n)``, or ``Box(low, high, (n,), float32)``.
+
+    Attributes:
+        names: what action 0, 1, ... (or component 0, 1, ...) does.
+        box: bounds of a continuous action, or None for a discrete one.
+    """
+
+    names: tuple[str, ...]
+    box: tuple[float, float] | None = None
+
+    def space(self) -> spaces.Space[Any]:
+        """A new Gymnasium space, as one agent sees it."""
+        if self.box is None:
+            return spaces.Discrete(len(self.names))
+        return spaces.Box(self.box[0], self.box[1], (len(self.names),), np.float32)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Agents with the same spaces. They are named ``{name}_0``, ``{name}_1``, ...
+
+    Attributes:
+        name: the prefix of the agents' names.
+        count: how many agents.
+        observation: the parts of the observation vector (float32), in order.
+        actions: one action space, or two of which ``continuous_actions`` chooses
+            (discrete, continuous).
+        info: the parts of the info vector the kernel's ``env_info`` writes, in order.
+        info_value: turns one agent's info row into the value the reference package reports.
+    """
+
+    name: str
+    count: Expr
+    observation: Mapping[str, Slice]
+    actions: tuple[Actions, ...]
+    info: Mapping[str, Slice] = field(default_factory=dict)
+    info_value: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class GroupLayout:
+    """A group with its sizes worked out for given parameters."""
+
+    name: str
+    agents: tuple[str, ...]
+    start: int
+    obs_size: int
+    info_size: int
+    actions: Actions
+    info_value: Callable[[Any], Any] | None
+
+    @property
+    def count(self) -> int:
+        """Number of agents."""
+        return len(self.agents)
+
+    @property
+    def action_size(self) -> int:
+        """Entries of one agent's action: 0 for a discrete action, which is a single integer."""
+        return 0 if self.actions.box is None else len(self.actions.names)
+
+
+@dataclass(frozen=True, eq=False)
+class EnvSpec:
+    """All that is known about an environment apart from its rules, which are the kernel file.
+
+    Attributes:
+        id: ``family/name_vN``.
+        kernel: the rules; a path relative to ``kernels/``, or an absolute path.
+        summary: one sentence.
+        params: constructor parameters in the reference's order.
+        groups: groups of agents; agents are numbered through the groups in order.
+        state: fields kept between steps.
+        scratch: fields that live for one step.
+        constants: more integers the kernel needs, from the parameters.
+        shape: ``"lane"`` (one thread an environment) or ``"block"`` (one block an environment);
+            ``"auto"`` takes lane up to 16 agents.
+        check: raises ValueError for parameter values that do not go together.
+        reward: the reward in words.
+        ends: when an episode terminates, in words.
+        reference: package and version this follows, such as ``"mpe2 1.1.1"``.
+        notes: differences from the reference and oddities kept from it.
+        render: ``"module:function"`` that draws one environment, imported only when needed.
+        history: version history, newest first.
+    """
+
+    id: str
+    kernel: str
+    summary: str
+    params: Mapping[str, Param]
+    groups: tuple[Group, ...]
+    state: Mapping[str, Field]
+    scratch: Mapping[str, Field] = field(default_factory=dict)
+    constants: Mapping[str, Expr] = field(default_factory=dict)
+    shape: Literal["lane", "block", "auto"] = "auto"
+    check: Callable[[Mapping[str, Value]], None] | None = None
+    reward: str = ""
+    ends: str = ""
+    reference: str = ""
+    notes: tuple[str, ...] = ()
+    render: str | None = None
+    history: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id without its family: ``simple_spread_v3``."""
+        return self.id.rsplit("/", 1)[-1]
+
+    @property
+    def family(self) -> str:
+        """The id's family: ``mpe``."""
+        return self.id.rsplit("/", 1)[0]
+
+    @property
+    def kernel_path(self) -> Path:
+        """Where the kernel file lies."""
+        from gpu_zoo.compile import KERNELS
+
+        return KERNELS / self.kernel
+
+    def resolve(self, given: Mapping[str, Any]) -> Mapping[str, Value]:
+        """Check ``given`` parameters and add the defaults.
+
+        Raises:
+            TypeError: an unknown parameter (the message names the nearest), or a wrong type.
+            ValueError: a value out of range.
+        """
+        for name in given:
+            if name not in self.params:
+                near = difflib.get_close_matches(name, self.params, n=3, cutoff=0.4)
+                hint = f"; did you mean {' or '.join(near)}?" if near else ""
+                raise TypeError(
+                    f"{self.id} has no parameter {name!r}{hint} It takes {', '.join(self.params)}."
+                )
+        values = {
+            name: param.check(name, given[name]) if name in given else param.default
+            for name, param in self.params.items()
+        }
+        if self.check is not None:
+            self.check(values)
+        return MappingProxyType(values)
+
+    def scope(self, params: Mapping[str, Value]) -> dict[str, Any]:
+        """Names an expression may use: the parameters, then the constants, worked out in order."""
+        scope: dict[str, Any] = dict(params)
+        for name, expression in self.constants.items():
+            scope[name] = evaluate(expression, scope)
+        return scope
+
+    def layout(self, params: Mapping[str, Value]) -> tuple[GroupLayout, ...]:
+        """The groups that have agents under these parameters, sizes worked out."""
+        scope = self.scope(params)
+        layouts: list[GroupLayout] = []
+        start = 0
+        for group in self.groups:
+            count = evaluate(group.count, scope)
+            if count == 0:
+                continue
+            layouts.append(
+                GroupLayout(
+                    name=group.name,
+                    agents=tuple(f"{group.name}_{i}" for i in range(count)),
+                    start=start,
+                    obs_size=sum(evaluate(s.size, scope) for s in group.observation.values()),
+                    info_size=sum(evaluate(s.size, scope) for s in group.info.values()),
+                    actions=group.actions[bool(params.get("continuous_actions", False))],
+                    info_value=group.info_value,
+                )
+            )
+            start += count
+        return tuple(layouts)
+
+
+def evaluate(expression: Expr, scope: Mapping[str, Any]) -> int:
+    """Work out a size such as ``"2 * (N - 1)"``; ``scope`` gives the names their values."""
+    if isinstance(expression, int):
+        return expression
+    return int(eval(expression, {"__builtins__": {"max": max, "min": min}}, dict(scope)))

@@ -1,0 +1,566 @@
+"""The batched environment: thousands of copies of one environment, stepped by one kernel."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from gpu_zoo import actions as action_checks
+from gpu_zoo.backends import ALIGNMENT, ArrayKind, make_backend, resolve_device
+from gpu_zoo.errors import ClosedEnvironmentError, InvalidSeed, ResetNeeded
+from gpu_zoo.prelude import GROUP_BUFFERS, Buffer, Program, StateField
+from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Value
+
+AUTORESET_CODES = {  # as kernels/zoo/entry.cuh numbers them
+    AutoresetMode.SAME_STEP: 0,
+    AutoresetMode.NEXT_STEP: 1,
+    AutoresetMode.DISABLED: 2,
+}
+MAX_SEED = 2**63 - 1
+# What get_state returns besides the environment's own state fields.
+STATE_BUFFERS = ("rng", "steps", "done", "last_lengths")
+STATE_GROUP_BUFFERS = ("episode_returns", "last_returns")
+
+
+@dataclass(frozen=True)
+class GroupBuffers:
+    """The whole arrays of one group of agents, for trainers that share parameters.
+
+    All have shape ``(num_envs, agents, ...)``, are written in place by the kernel and stay valid
+    for the environment's life. ``n`` is the observation's length.
+
+    Attributes:
+        agents: names, in the order of the second axis.
+        observation_space: one agent's, unbatched.
+        action_space: one agent's, unbatched.
+        observations: float32 ``(num_envs, agents, n)``.
+        final_observations: float32, the observations with which finished episodes ended; rows of
+            environments whose episode did not just end are stale.
+        rewards: float32 (float64 in reference numerics) ``(num_envs, agents)``.
+        terminations: bool ``(num_envs, agents)``.
+        truncations: bool ``(num_envs, agents)``.
+        actions: int32 ``(num_envs, agents)``, or float32 ``(num_envs, agents, size)``; write here
+            and call ``step()`` to step without a copy.
+        episode_returns: sum of rewards of the episode so far.
+        last_returns: sum of rewards of the episode that ended last.
+    """
+
+    agents: tuple[str, ...]
+    observation_space: spaces.Box
+    action_space: spaces.Space[Any]
+    observations: Any
+    final_observations: Any
+    rewards: Any
+    terminations: Any
+    truncations: Any
+    actions: Any
+    episode_returns: Any
+    last_returns: Any
+
+
+class VectorEnv:
+    """``num_envs`` copies of an environment. Made by :func:`gpu_zoo.make_vec`.
+
+    Observations, rewards, terminations, truncations and infos are dicts by agent, as in
+    PettingZoo's parallel API, each value an array with ``num_envs`` in front. The arrays are
+    written in place: they change at the next ``step`` unless ``copy=True``.
+
+    Attributes:
+        spec: the environment's :class:`~gpu_zoo.spec.EnvSpec`.
+        params: parameter values, defaults included.
+        num_envs: number of environments.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
+        numerics: ``"fast"`` or ``"reference"``.
+        agents: names of all agents, in order.
+        possible_agents: the same.
+        groups: group name to the names of its agents; agents of a group have the same spaces.
+        group: group name to :class:`GroupBuffers`.
+        autoreset_mode: when a finished environment starts its next episode.
+        metadata: ``name``, ``render_modes``, ``render_fps`` and ``autoreset_mode``.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        num_envs: int = 1,
+        *,
+        device: str = "cpu",
+        array: ArrayKind | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        numerics: Numerics = "fast",
+        copy: bool = False,
+        validate_actions: bool | None = None,
+        shape: str | None = None,
+        build: str = "plain",
+        **params: Any,
+    ) -> None:
+        if not isinstance(num_envs, (int, np.integer)) or isinstance(num_envs, bool):
+            raise TypeError(f"num_envs={num_envs!r}: expected an int")
+        if not 1 <= num_envs < 2**31:
+            raise ValueError(f"num_envs={num_envs}: expected at least 1")
+        if numerics not in ("fast", "reference"):
+            raise ValueError(f"numerics={numerics!r}: expected 'fast' or 'reference'")
+        self.spec = spec
+        self.params: Mapping[str, Value] = spec.resolve(params)
+        self.num_envs = int(num_envs)
+        self.numerics: Numerics = numerics
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.device = resolve_device(device)
+        self._program = Program(spec, self.params, numerics, shape)
+        self._backend = make_backend(self._program, self.num_envs, self.device, array, build)
+        self._copy = copy
+        self._validate = self.device == "cpu" if validate_actions is None else validate_actions
+        self._is_reset = False
+        self._seeded = False
+        self.closed = False
+        self._allocate()
+        self._name_things()
+
+    # Construction ------------------------------------------------------------------------------
+
+    def _allocate(self) -> None:
+        """One arena for everything; a cache line's stagger keeps buffers out of each other's sets."""
+        buffers = {
+            name: Buffer(b.dtype, (self.num_envs, *b.shape))
+            for name, b in self._program.buffers.items()
+        }
+        tiles = -(-self.num_envs // self._program.tile)
+        buffers["state"] = Buffer(
+            np.dtype("u1"), (tiles, self._program.tile * self._program.state_bytes)
+        )
+        offsets: dict[str, int] = {}
+        end = 0
+        for name, buffer in buffers.items():
+            offsets[name] = end
+            nbytes = int(np.prod(buffer.shape)) * buffer.dtype.itemsize
+            end = -(-(end + nbytes) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        self._base = self._backend.allocate(end)
+        self._offsets = offsets
+        self._views = {
+            name: self._backend.view(offsets[name], buffer.dtype, buffer.shape)
+            for name, buffer in buffers.items()
+        }
+        self._arrays = {name: self._backend.public(view) for name, view in self._views.items()}
+        self._bind()
+
+    def _bind(self) -> None:
+        io = np.zeros((), self._program.io)
+        io["params"] = self._program.launch_params(self.params)
+        for name, _, _ in GROUP_BUFFERS:
+            for g, group in enumerate(self._program.groups):
+                offset = self._offsets.get(f"{name}/{group.name}")
+                io[name][g] = 0 if offset is None else self._base + offset
+        for name in ("state", "steps", "last_lengths", "done", "reset_mask", "rng"):
+            io[name] = self._base + self._offsets[name]
+        io["num_envs"] = self.num_envs
+        io["autoreset"] = AUTORESET_CODES[self.autoreset_mode]
+        self._backend.bind(io)
+
+    def _name_things(self) -> None:
+        groups = self._program.groups
+        self.agents = self._program.agents
+        self.possible_agents = self.agents
+        self.groups: Mapping[str, tuple[str, ...]] = MappingProxyType(
+            {group.name: group.agents for group in groups}
+        )
+        self.group: Mapping[str, GroupBuffers] = MappingProxyType(
+            {group.name: self._group_buffers(group) for group in groups}
+        )
+        self.metadata: dict[str, Any] = {
+            "name": self.spec.name,
+            "render_modes": ["human", "rgb_array"],
+            "render_fps": 10,
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self._group_of = {agent: g for g in groups for agent in g.agents}
+        self._writer = action_checks.ActionWriter(
+            groups, self._backend, self._views, self.num_envs, self._validate
+        )
+        self._observations = self._by_agent("observations")
+        self._rewards = self._by_agent("rewards")
+        self._terminations = self._by_agent("terminations")
+        self._truncations = self._by_agent("truncations")
+        self._infos = self._make_infos()
+
+    def _group_buffers(self, group: GroupLayout) -> GroupBuffers:
+        arrays = {
+            name: self._arrays[f"{name}/{group.name}"]
+            for name, _, _ in GROUP_BUFFERS
+            if name != "infos"
+        }
+        return GroupBuffers(
+            agents=group.agents,
+            observation_space=spaces.Box(-np.inf, np.inf, (group.obs_size,), np.float32),
+            action_space=group.actions.space(),
+            **arrays,
+        )
+
+    def _by_agent(self, name: str) -> dict[str, Any]:
+        """Each agent's slice of its group's array: ``(num_envs, ...)``, a view."""
+        return {
+            agent: self._arrays[f"{name}/{group.name}"][:, i]
+            for group in self._program.groups
+            if f"{name}/{group.name}" in self._arrays
+            for i, agent in enumerate(group.agents)
+        }
+
+    def _make_infos(self) -> dict[str, Any]:
+        done = self._arrays["done"]
+        episode = {"r": self._by_agent("last_returns"), "l": self._arrays["last_lengths"]}
+        infos: dict[str, Any] = {"episode": episode, "_episode": done}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            infos["final_obs"] = self._by_agent("final_observations")
+            infos["_final_obs"] = done
+            infos["final_info"] = {"episode": episode}
+            infos["_final_info"] = done
+        benchmark = self._by_agent("infos")
+        if benchmark:
+            infos["benchmark_data"] = benchmark
+        return infos
+
+    # Spaces ------------------------------------------------------------------------------------
+
+    def single_observation_space(self, agent: str) -> spaces.Box:
+        """The observation space of ``agent`` in one environment."""
+        return self.group[self._layout(agent).name].observation_space
+
+    def single_action_space(self, agent: str) -> spaces.Space[Any]:
+        """The action space of ``agent`` in one environment."""
+        return self.group[self._layout(agent).name].action_space
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """The observation space of ``agent`` in all environments, ``num_envs`` in front."""
+        return batch_space(self.single_observation_space(agent), self.num_envs)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """The action space of ``agent`` in all environments, ``num_envs`` in front."""
+        return batch_space(self.single_action_space(agent), self.num_envs)
+
+    @property
+    def state_space(self) -> spaces.Box:
+        """The space of one environment's row of :meth:`state`."""
+        size = sum(group.count * group.obs_size for group in self._program.groups)
+        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    def _layout(self, agent: str) -> GroupLayout:
+        if agent not in self._group_of:
+            raise KeyError(f"agent={agent!r}: expected one of {', '.join(self.agents)}")
+        return self._group_of[agent]
+
+    # Episodes ----------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Start a new episode in every environment, or in those of ``options["reset_mask"]``.
+
+        Args:
+            seed: environment i is seeded with ``seed + i``, or with ``seed[i]``. With None the
+                random streams go on (from the operating system's entropy the first time).
+            options: ``{"reset_mask": bool array (num_envs,)}`` resets only where true.
+
+        Returns:
+            Observations by agent, float32 ``(num_envs, n)``, and an empty infos dict.
+
+        Raises:
+            InvalidSeed: a seed out of 0 ... 2**63 - 1, or not one for each environment.
+            ValueError: a mask of the wrong shape or dtype, or without a true entry; an unknown
+                option.
+            ResetNeeded: a mask was given before the first whole reset.
+        """
+        self._require_open()
+        mask = self._reset_mask(options)
+        seeds = None if seed is None else self._seeds(seed)
+        if seeds is None and not self._seeded:
+            seeds = _entropy(self.num_envs)
+        if seeds is not None:
+            self._write_seeds(seeds, mask)
+        self._views["reset_mask"][...] = self._backend.native(mask)
+        self._backend.launch("reset")
+        self._is_reset = True
+        observations, _, _, _, _ = self._results()
+        return observations, {}
+
+    def step(
+        self, actions: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Advance every environment by one step.
+
+        Args:
+            actions: agent to array: integers ``(num_envs,)`` for a discrete action space, float32
+                ``(num_envs, size)`` for a box. None steps on what stands in
+                ``env.group[...].actions``.
+
+        Returns:
+            Observations, rewards, terminations and truncations by agent, and infos:
+            ``infos["episode"]["r"][agent]`` and ``["l"]`` are return and length of the episodes
+            that just ended, where ``infos["_episode"]`` is true; in SAME_STEP mode
+            ``infos["final_obs"][agent]`` holds their last observations.
+
+        Raises:
+            ResetNeeded: no reset yet, or a finished environment in DISABLED mode.
+            InvalidAction: an action of the wrong shape, dtype, device or value; nothing moved.
+        """
+        self._require_open()
+        if not self._is_reset:
+            raise ResetNeeded("step: call reset() first")
+        if self._disabled and self._validate:
+            self._require_unfinished()
+        if actions is not None:
+            self._writer.write(actions)
+        elif self._validate:
+            self._writer.check_buffers()
+        self._backend.launch("step")
+        return self._results()
+
+    @property
+    def _disabled(self) -> bool:
+        return self.autoreset_mode == AutoresetMode.DISABLED
+
+    def _results(self) -> tuple[dict[str, Any], ...]:
+        results = (
+            self._observations,
+            self._rewards,
+            self._terminations,
+            self._truncations,
+            self._infos,
+        )
+        if self._copy:
+            return tuple(_copied(result) for result in results)
+        # New dicts over the same arrays: who changes a dict does not change ours.
+        return tuple(result.copy() for result in results)
+
+    def state(self) -> Any:
+        """The global state: all agents' observations, in order; float32 ``(num_envs, size)``."""
+        self._require_reset("state")
+        parts = [
+            self._arrays[f"observations/{group.name}"].reshape(self.num_envs, -1)
+            for group in self._program.groups
+        ]
+        if len(parts) == 1:
+            return _copied(parts[0]) if self._copy else parts[0]
+        return _concatenate(parts)
+
+    def close(self) -> None:
+        """Release the environment. Arrays handed out stay valid; closing twice does nothing."""
+        self.closed = True
+
+    # Settings and state ------------------------------------------------------------------------
+
+    def set_param(self, name: str, value: Any) -> None:
+        """Change a parameter that changes no array's shape, such as a reward weight.
+
+        Raises:
+            KeyError: no such parameter, or one that is fixed when the kernel is compiled.
+            TypeError: a wrong type.
+            ValueError: out of range.
+        """
+        self._require_open()
+        launch = [n for n, p in self.spec.params.items() if p.at == "launch"]
+        if name not in launch:
+            raise KeyError(f"name={name!r}: expected one of {', '.join(launch)}")
+        checked = self.spec.params[name].check(name, value)
+        self.params = MappingProxyType({**self.params, name: checked})
+        self._bind()
+
+    def get_state(self) -> dict[str, Any]:
+        """The full state by name, as fresh arrays ``(num_envs, ...)``: the fields of the
+        environment, step counters, random streams and running returns. What
+        :meth:`set_state` takes.
+        """
+        self._require_reset("get_state")
+        state = {name: self._untiled(field) for name, field in self._program.fields.items()}
+        for name in self._state_buffers():
+            state[name] = self._backend.public(_copied(self._views[name]))
+        return state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` gave, or some of its entries, and observe anew.
+
+        Raises:
+            KeyError: an unknown name.
+            ValueError: a wrong shape or dtype.
+        """
+        self._require_reset("set_state")
+        wanted = self._state_shapes()
+        checked = {}
+        for name, value in state.items():
+            if name not in wanted:
+                raise KeyError(f"state[{name!r}]: expected one of {', '.join(wanted)}")
+            checked[name] = self._checked_state(name, value, wanted[name])
+        for name, native in checked.items():
+            if name in self._program.fields:
+                self._write_tiled(self._program.fields[name], native)
+            else:
+                self._views[name][...] = native
+        self._backend.launch("observe")
+
+    def _checked_state(self, name: str, value: Any, wanted: Buffer) -> Any:
+        native = self._backend.native(value)
+        shape = (self.num_envs, *wanted.shape)
+        if tuple(native.shape) != shape:
+            raise ValueError(f"state[{name!r}]: shape {tuple(native.shape)}, expected {shape}")
+        if str(native.dtype).removeprefix("torch.") != wanted.dtype.name:
+            raise ValueError(f"state[{name!r}]: dtype {native.dtype}, expected {wanted.dtype.name}")
+        return native
+
+    def _state_buffers(self) -> list[str]:
+        groups = [g.name for g in self._program.groups]
+        return [*STATE_BUFFERS, *(f"{b}/{g}" for b in STATE_GROUP_BUFFERS for g in groups)]
+
+    def _state_shapes(self) -> dict[str, Buffer]:
+        fields = {n: Buffer(f.dtype, f.shape) for n, f in self._program.fields.items()}
+        return {**fields, **{name: self._program.buffers[name] for name in self._state_buffers()}}
+
+    def _tiles(self, field: StateField) -> Any:
+        """The field in memory: ``(tiles, entries, environments of a tile)``, a view."""
+        tile, program = self._program.tile, self._program
+        tiles = -(-self.num_envs // tile)
+        per_tile = tile * program.state_bytes // field.dtype.itemsize
+        whole = self._backend.view(self._offsets["state"], field.dtype, (tiles, per_tile))
+        start = field.offset * tile // field.dtype.itemsize
+        return whole[:, start : start + field.size * tile].reshape(tiles, field.size, tile)
+
+    def _untiled(self, field: StateField) -> Any:
+        flat = self._tiles(field).swapaxes(1, 2).reshape(-1, *field.shape)[: self.num_envs]
+        return self._backend.public(_copied(flat))
+
+    def _write_tiled(self, field: StateField, native: Any) -> None:
+        tiles = self._tiles(field)
+        padded = _copied(tiles.swapaxes(1, 2)).reshape(-1, field.size)
+        padded[: self.num_envs] = native.reshape(self.num_envs, field.size)
+        tiles[...] = padded.reshape(tiles.shape[0], tiles.shape[2], -1).swapaxes(1, 2)
+
+    # Checks ------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError(f"{self.spec.id} was closed; make a new one")
+
+    def _require_reset(self, what: str) -> None:
+        self._require_open()
+        if not self._is_reset:
+            raise ResetNeeded(f"{what}: call reset() first")
+
+    def _require_unfinished(self) -> None:
+        if self._views["done"].any():
+            finished = int(np.flatnonzero(np.asarray(self._views["done"]))[0])
+            raise ResetNeeded(
+                f"step: the episode of environment {finished} is over; "
+                'call reset(options={"reset_mask": ...}) first'
+            )
+
+    def _reset_mask(self, options: Mapping[str, Any] | None) -> Any:
+        for name in options or ():
+            if name != "reset_mask":
+                raise ValueError(f"options[{name!r}]: expected only 'reset_mask'")
+        if not options:
+            return np.ones(self.num_envs, np.bool_)
+        if not self._is_reset:
+            raise ResetNeeded("options['reset_mask']: reset all environments first")
+        mask = self._backend.native(options["reset_mask"])
+        if tuple(mask.shape) != (self.num_envs,) or not str(mask.dtype).endswith("bool"):
+            raise ValueError(
+                f"options['reset_mask']: {mask.dtype} {tuple(mask.shape)}, "
+                f"expected bool ({self.num_envs},)"
+            )
+        if not mask.any():
+            raise ValueError("options['reset_mask']: no entry is true")
+        return mask
+
+    def _seeds(self, seed: int | Sequence[int]) -> list[int]:
+        if isinstance(seed, (bool, np.bool_)) or not isinstance(
+            seed, (int, np.integer, list, tuple, np.ndarray)
+        ):
+            raise InvalidSeed(f"seed={seed!r}: expected an int or one int an environment")
+        if isinstance(seed, (int, np.integer)):
+            seeds = [int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = [_as_seed(s) for s in seed]
+        if len(seeds) != self.num_envs:
+            raise InvalidSeed(f"seed: {len(seeds)} seeds for {self.num_envs} environments")
+        # NumPy's seed sequence, which reference numerics uses, takes any size.
+        limit = MAX_SEED if self.numerics == "fast" else None
+        if min(seeds) < 0 or (limit is not None and max(seeds) > limit):
+            raise InvalidSeed(f"seed={seed!r}: expected 0 <= seed <= 2**63 - 1 - num_envs")
+        return seeds
+
+    def _write_seeds(self, seeds: list[int], mask: Any) -> None:
+        if self.numerics == "reference":
+            rows = np.array([_pcg64_state(seed) for seed in seeds], np.uint64)
+        else:
+            rows = np.zeros((self.num_envs, 2), np.uint64)
+            rows[:, 0] = seeds
+        native = self._backend.native(rows.view(np.int64))  # torch has no uint64 to speak of
+        selected = self._backend.native(mask)
+        self._views["rng"][selected] = native[selected]
+        self._seeded = True
+
+    def __repr__(self) -> str:
+        changed = {
+            name: value
+            for name, value in self.params.items()
+            if value != self.spec.params[name].default
+        }
+        extra = "".join(f", {name}={value!r}" for name, value in changed.items())
+        agents = " + ".join(f"{len(names)} {group}" for group, names in self.groups.items())
+        return (
+            f"<VectorEnv {self.spec.id} num_envs={self.num_envs} device={self.device} "
+            f"numerics={self.numerics} autoreset={self.autoreset_mode.value} ({agents}){extra}>"
+        )
+
+
+def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    if isinstance(mode, AutoresetMode):
+        return mode
+    for known in AutoresetMode:
+        if mode in (known.value, known.name, known.name.lower()):
+            return known
+    names = ", ".join(repr(known.name.lower()) for known in AutoresetMode)
+    raise ValueError(f"autoreset_mode={mode!r}: expected {names} or a gymnasium AutoresetMode")
+
+
+def _as_seed(seed: Any) -> int:
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise InvalidSeed(f"seed: {seed!r} among the seeds, expected ints")
+    return int(seed)
+
+
+def _entropy(count: int) -> list[int]:
+    return [secrets.randbits(62) for _ in range(count)]
+
+
+def _pcg64_state(seed: int) -> tuple[int, int, int, int, int]:
+    """NumPy's PCG64 seeded by ``seed``, as the kernel's five words."""
+    state: Any = np.random.PCG64(np.random.SeedSequence(seed)).state["state"]
+    low = (1 << 64) - 1
+    return (state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low, 0)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return value.clone() if hasattr(value, "clone") else value.copy()
+
+
+def _concatenate(parts: list[Any]) -> Any:
+    if hasattr(parts[0], "clone"):
+        import torch
+
+        return torch.cat(parts, dim=1)
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts, axis=1)
+    import cupy
+
+    return cupy.concatenate(parts, axis=1)

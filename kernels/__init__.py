@@ -1,0 +1,1 @@
+"""Kernel sources: the rules of every environment, one ``.cu`` file each, and what they share."""

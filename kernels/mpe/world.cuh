@@ -1,0 +1,158 @@
+// mpe/world.cuh: the physics of the multi-agent particle environments.
+//
+// Point masses in the plane, one explicit Euler step, soft contacts between all bodies that
+// collide; landmarks never move. Source: mpe2 1.1.1, _mpe_utils/core.py. In reference numerics
+// each operation is done in mpe2's order, so that the results are the same numbers.
+//
+// State needs    pos[N_AGENTS][2], vel[N_AGENTS][2], landmark[..][2]
+// Scratch needs  force[N_AGENTS][2]
+// The kernel file defines, before it includes this file,
+//   LANDMARKS_COLLIDE, N_LANDMARKS, LANDMARK_SIZE
+// and, after it, the functions declared here.
+#pragma once
+
+ZOO_FN real agent_size(int i);
+ZOO_FN real agent_accel(const Env& e, int i);
+ZOO_FN real agent_max_speed(const Env& e, int i);  // NO_LIMIT if there is none
+
+#define R(x) ((real)(x))
+constexpr int MOVES = 5;  // none, left, right, down, up
+constexpr real NO_LIMIT = -1;
+constexpr real DT = R(0.1);
+constexpr real DAMPING = R(0.25);
+constexpr real CONTACT_FORCE = R(1e2);
+constexpr real CONTACT_MARGIN = R(1e-3);
+// Beyond this gap between two bodies the exponential in the contact force is exactly 0.
+constexpr real CONTACT_REACH = ZOO_REFERENCE ? R(0.75) : R(0.11);
+
+struct Vec {
+    real x, y;
+};
+
+ZOO_FN Vec vec(const real* p) { return Vec{p[0], p[1]}; }
+ZOO_FN Vec operator-(Vec a, Vec b) { return Vec{a.x - b.x, a.y - b.y}; }
+ZOO_FN real squared(Vec v) { return v.x * v.x + v.y * v.y; }
+ZOO_FN real distance(const real* p, const real* q) { return zoo_sqrt(squared(vec(p) - vec(q))); }
+
+ZOO_FN void draw_point(Rng& rng, real bound, real* p) {
+    p[0] = rng_uniform(rng, -bound, bound);
+    p[1] = rng_uniform(rng, -bound, bound);
+}
+
+ZOO_FN bool agents_touch(const State& s, int i, int j) {
+    return distance(s.pos[i], s.pos[j]) < agent_size(i) + agent_size(j);
+}
+
+// Force of agent i's own motor.
+ZOO_FN Vec motor(const Env& e, int i) {
+    const real accel = agent_accel(e, i);
+    if (continuous_actions) {
+        // The differences are float32, as mpe2 gets them from float32 actions.
+        return Vec{R(e.control(i, 2) - e.control(i, 1)) * accel,
+                   R(e.control(i, 4) - e.control(i, 3)) * accel};
+    }
+    const int move = e.action(i) % MOVES;
+    return Vec{R((move == 2) - (move == 1)) * accel, R((move == 4) - (move == 3)) * accel};
+}
+
+// Adds to `force` the push that a body at p gets from one at q.
+ZOO_FN void add_contact(Vec& force, const real* p, const real* q, real dist_min) {
+    const Vec d = vec(p) - vec(q);
+    const real reach = dist_min + CONTACT_REACH;
+    if (squared(d) > reach * reach) return;
+    const real dist = zoo_sqrt(squared(d));
+    const real penetration =
+        real_logaddexp0(-(dist - dist_min) / CONTACT_MARGIN) * CONTACT_MARGIN;
+    force.x = CONTACT_FORCE * d.x / dist * penetration + force.x;
+    force.y = CONTACT_FORCE * d.y / dist * penetration + force.y;
+}
+
+ZOO_FN void move(Env& e, int i) {
+    State& s = e.s;
+    Vec v = vec(s.vel[i]);
+    s.pos[i][0] += v.x * DT;
+    s.pos[i][1] += v.y * DT;
+    v.x = v.x * (1 - DAMPING) + e.t.force[i][0] * DT;
+    v.y = v.y * (1 - DAMPING) + e.t.force[i][1] * DT;
+    const real limit = agent_max_speed(e, i);
+    if (limit != NO_LIMIT) {
+        const real speed = zoo_sqrt(squared(v));
+        if (speed > limit) {
+            v.x = v.x / speed * limit;
+            v.y = v.y / speed * limit;
+        }
+    }
+    s.vel[i][0] = v.x;
+    s.vel[i][1] = v.y;
+}
+
+// One step of the world.
+//   phase 1  agent i gathers the forces on it   (writes force[i])
+//   phase 2  agent i moves                      (writes pos[i], vel[i])
+ZOO_FN void world_step(Env& e) {
+    State& s = e.s;
+    for_each(i, N_AGENTS) {
+        Vec force = motor(e, i);
+        ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
+            if (j != i) add_contact(force, s.pos[i], s.pos[j], agent_size(i) + agent_size(j));
+        if (LANDMARKS_COLLIDE) {
+            ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
+                add_contact(force, s.pos[i], s.landmark[l], agent_size(i) + LANDMARK_SIZE);
+        }
+        e.t.force[i][0] = force.x;
+        e.t.force[i][1] = force.y;
+    }
+    sync_env();
+    for_each(i, N_AGENTS) move(e, i);
+    sync_env();
+}
+
+// Observations are written left to right; each part returns where the next one starts.
+
+ZOO_FN float* write(float* o, Vec v) {
+    o[0] = (float)v.x;
+    o[1] = (float)v.y;
+    return o + 2;
+}
+
+ZOO_FN float* write_zeros(float* o, int n) {
+    ZOO_UNROLL for (int k = 0; k < n; ++k) o[k] = 0;
+    return o + n;
+}
+
+ZOO_FN float* write_landmarks(float* o, const State& s, int i) {
+    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
+        o = write(o, vec(s.landmark[l]) - vec(s.pos[i]));
+    return o;
+}
+
+ZOO_FN float* write_others(float* o, const State& s, int i) {
+    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
+        if (j != i) o = write(o, vec(s.pos[j]) - vec(s.pos[i]));
+    return o;
+}
+
+// How many of the n points, `skip` left out, lie nearer to p than points[j] does: j's slot when
+// they are sorted by distance. Recomputed rather than sorted, which needs no indexed memory.
+ZOO_FN int nearness(const real* p, const real (*points)[2], int n, int j, int skip) {
+    const real mine = squared(vec(points[j]) - vec(p));
+    int rank = 0;
+    ZOO_UNROLL for (int m = 0; m < n; ++m) {
+        const real other = squared(vec(points[m]) - vec(p));
+        if (m != skip && (other < mine || (other == mine && m < j))) rank += 1;
+    }
+    return rank;
+}
+
+// Relative positions of the `slots` nearest of n points, nearest first, zeros where there are
+// fewer. Point `skip` is left out (the agent itself among agents), -1 for none.
+ZOO_FN float* write_nearest(float* o, const real* p, const real (*points)[2], int n, int skip,
+                            int slots) {
+    write_zeros(o, 2 * slots);
+    ZOO_UNROLL for (int j = 0; j < n; ++j) {
+        if (j == skip) continue;
+        const int slot = nearness(p, points, n, j, skip);
+        if (slot < slots) write(o + 2 * slot, vec(points[j]) - vec(p));
+    }
+    return o + 2 * slots;
+}

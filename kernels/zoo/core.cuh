@@ -1,0 +1,71 @@
+// zoo/core.cuh: the one file that knows which compiler reads the kernel.
+//
+// A kernel is written once and compiled three ways: by NVRTC for a GPU, by the host C++ compiler
+// for the CPU, and by the host compiler with real threads for the race detector (ZOO_EMULATE).
+// It has one of two shapes, chosen when it is compiled:
+//
+//   ZOO_LANE 1   one thread simulates one environment; its agents are a plain loop
+//   ZOO_LANE 0   one block simulates one environment; its threads share the agents
+//
+// The rule every kernel obeys, whatever its shape: inside one for_each, iteration i writes only
+// what i owns and reads only what an earlier phase wrote; sync_env() ends a phase.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  #define ZOO_GPU 1
+  #define ZOO_FN static __device__ __forceinline__
+  #define ZOO_METHOD __device__ __forceinline__
+  #define ZOO_UNROLL _Pragma("unroll")
+#else
+  #include <math.h>
+  #include <stdint.h>
+  #include <string.h>
+  #define ZOO_GPU 0
+  #define ZOO_FN static inline __attribute__((always_inline, unused))
+  #define ZOO_METHOD inline __attribute__((always_inline))
+  #define ZOO_UNROLL
+#endif
+
+// Who am I in the block. On a GPU the hardware says; the plain CPU build has one thread a block,
+// for which a barrier has nothing to do; the emulated build has real threads and a real barrier.
+#if ZOO_GPU
+  ZOO_FN int zoo_thread() { return (int)threadIdx.x; }
+  ZOO_FN int zoo_threads() { return (int)blockDim.x; }
+  ZOO_FN void zoo_barrier() { __syncthreads(); }
+  #define ZOO_BLOCK_SHARED __shared__
+#elif defined(ZOO_EMULATE)
+  #include "zoo/emulate.cuh"
+#else
+  #define ZOO_BLOCK_SHARED
+  ZOO_FN int zoo_thread() { return 0; }
+  ZOO_FN int zoo_threads() { return 1; }
+  ZOO_FN void zoo_barrier() {}
+#endif
+
+#if ZOO_LANE
+  #define ZOO_SHARED  // an environment's variables belong to its one thread
+  #define zoo_first 0
+  #define zoo_stride 1
+  ZOO_FN void sync_env() {}
+  ZOO_FN bool is_first_thread() { return true; }
+#else
+  #define ZOO_SHARED ZOO_BLOCK_SHARED
+  #define zoo_first zoo_thread()
+  #define zoo_stride zoo_threads()
+  ZOO_FN void sync_env() { zoo_barrier(); }
+  ZOO_FN bool is_first_thread() { return zoo_thread() == 0; }
+#endif
+
+// The loop over agents or entities. ZOO_REVERSE (a test build) runs it backwards: a kernel whose
+// iterations lean on each other gives another result there.
+#if defined(ZOO_REVERSE)
+  #define for_each(i, n) \
+    ZOO_UNROLL for (int i = (n) - 1 - zoo_first; i >= 0; i -= zoo_stride)
+#else
+  #define for_each(i, n) \
+    ZOO_UNROLL for (int i = zoo_first; i < (n); i += zoo_stride)
+#endif

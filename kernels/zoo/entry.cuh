@@ -1,0 +1,191 @@
+// zoo/entry.cuh: included last by every kernel file; the same for all environments.
+//
+// Expects env_reset(Env&), env_step(Env&), env_observe(Env&), and env_info(Env&) where the spec
+// declares info values. Owns what no kernel file should: episodes, the time limit, autoreset,
+// episode statistics, and the three entry points zoo_reset, zoo_step, zoo_observe.
+#pragma once
+
+// Values of gymnasium.vector.AutoresetMode, in gpu_zoo/vector.py's numbering.
+constexpr int SAME_STEP = 0;
+constexpr int DISABLED = 2;
+
+ZOO_FN void begin_episode(Env& e) {
+    if (is_first_thread()) {
+        e.rng = e.io.rng[e.env];
+#if !ZOO_REFERENCE
+        e.rng.episode += 1;  // a fresh stream for every episode, whatever the last one drew
+        e.rng.draw = 0;
+#endif
+        e.io.steps[e.env] = 0;
+    }
+    for_each(i, N_AGENTS) e.io.episode_returns[group_of(i)][e.row(i, 1)] = 0;
+    env_reset(e);
+    sync_env();
+    if (is_first_thread()) e.io.rng[e.env] = e.rng;
+}
+
+// Rewards and flags of the step go from where the rules wrote them to the batch's buffers.
+ZOO_FN void publish(Env& e) {
+    for_each(i, N_AGENTS) {
+        const int g = group_of(i);
+        const size_t at = e.row(i, 1);
+        e.io.rewards[g][at] = e.outcome.reward[i];
+        e.io.terminations[g][at] = e.outcome.terminated[i];
+        e.io.truncations[g][at] = e.outcome.truncated[i];
+    }
+}
+
+ZOO_FN void clear_outcome(Env& e) {
+    for_each(i, N_AGENTS) {
+        e.outcome.reward[i] = 0;
+        e.outcome.terminated[i] = 0;
+        e.outcome.truncated[i] = 0;
+    }
+}
+
+// The time limit. At the limit an agent is truncated and not terminated, as in mpe2.
+// Returns whether the whole environment's episode is over; every thread gets the same answer.
+ZOO_FN bool end_step(Env& e, int steps) {
+    const bool timeout = steps >= e.p.max_cycles;
+    for_each(i, N_AGENTS) {
+        if (timeout) e.outcome.terminated[i] = 0;
+        e.outcome.truncated[i] = timeout;
+    }
+    sync_env();
+    bool done = true;
+    ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i)
+        done = done && (e.outcome.terminated[i] || e.outcome.truncated[i]);
+    return done;
+}
+
+ZOO_FN void count_returns(Env& e, int steps, bool done) {
+    for_each(i, N_AGENTS) {
+        const int g = group_of(i);
+        const size_t at = e.row(i, 1);
+        const real total = e.io.episode_returns[g][at] + e.outcome.reward[i];
+        e.io.episode_returns[g][at] = total;
+        if (done) e.io.last_returns[g][at] = total;
+    }
+    if (is_first_thread()) {
+        e.io.steps[e.env] = steps;
+        e.io.done[e.env] = done;
+        if (done) e.io.last_lengths[e.env] = steps;
+    }
+}
+
+// One step of the rules and what follows from it. Returns whether env_reset ran.
+ZOO_FN bool advance(Env& e, int steps) {
+    for_each(i, N_AGENTS) e.outcome.terminated[i] = 0;
+    env_step(e);
+#if ZOO_INFO
+    sync_env();
+    env_info(e);
+#endif
+    sync_env();
+    const bool done = end_step(e, steps);
+    count_returns(e, steps, done);
+    publish(e);
+    if (!done || e.io.autoreset != SAME_STEP) return false;
+    e.into_final = true;
+    env_observe(e);
+    e.into_final = false;
+    sync_env();
+    begin_episode(e);
+    return true;
+}
+
+ZOO_FN bool step_env(Env& e) {
+    // Uniform over the block: all threads read the same two words, before any thread writes them.
+    const int steps = e.io.steps[e.env] + 1;
+    const bool ended = e.io.autoreset != SAME_STEP && e.io.done[e.env];
+    sync_env();
+    if (!ended) return advance(e, steps);
+    if (e.io.autoreset == DISABLED) return false;  // stays as it ended, until reset with a mask
+    clear_outcome(e);
+    publish(e);
+    if (is_first_thread()) e.io.done[e.env] = 0;
+    begin_episode(e);
+    return true;
+}
+
+ZOO_FN bool reset_env(Env& e) {
+    clear_outcome(e);
+    publish(e);
+    if (is_first_thread()) e.io.done[e.env] = 0;
+    begin_episode(e);
+    return true;
+}
+
+enum Operation { RESET, STEP, OBSERVE };
+
+template <Operation operation>
+ZOO_FN void run(const Io& io, int env) {
+    ZOO_SHARED Scratch scratch;
+    ZOO_SHARED Outcome outcome;
+    if (operation == RESET && !io.reset_mask[env]) return;
+#if ZOO_LANE
+    State state;
+    load_state(io, env, state);
+#else
+    State& state = ((State*)io.state)[env];
+#endif
+    Env e{io, io.params, state, scratch, outcome, env, Rng{}, false};
+    bool fresh = false;
+    if (operation == RESET) fresh = reset_env(e);
+    if (operation == STEP) fresh = step_env(e);
+    sync_env();
+    env_observe(e);
+#if ZOO_LANE
+    if (operation != OBSERVE) store_state(io, env, state, fresh);
+#else
+    (void)fresh;
+    sync_env();  // shared variables are free for the block's next environment
+#endif
+}
+
+// Entry points. A GPU gets a grid; the CPU gets a range of environments a call.
+#if ZOO_GPU
+  #if ZOO_LANE
+    #define ZOO_ENTRY(name, operation)                                                     \
+        extern "C" __global__ void __launch_bounds__(128) name(const Io* __restrict__ io) { \
+            const int stride = gridDim.x * blockDim.x;                                      \
+            for (int env = blockIdx.x * blockDim.x + threadIdx.x; env < io->num_envs;       \
+                 env += stride)                                                             \
+                run<operation>(*io, env);                                                   \
+        }
+  #else
+    #define ZOO_ENTRY(name, operation)                                                 \
+        extern "C" __global__ void name(const Io* __restrict__ io) {                    \
+            for (int env = blockIdx.x; env < io->num_envs; env += gridDim.x)            \
+                run<operation>(*io, env);                                               \
+        }
+  #endif
+#elif defined(ZOO_EMULATE)
+  #define ZOO_ENTRY(name, operation)                                              \
+      extern "C" void name(const Io* io, int begin, int end) {                    \
+          zoo_run_block([=] {                                                     \
+              const int first = ZOO_LANE ? zoo_thread() : 0;                      \
+              const int stride = ZOO_LANE ? zoo_threads() : 1;                    \
+              for (int env = begin + first; env < end; env += stride)             \
+                  run<operation>(*io, env);                                       \
+          });                                                                     \
+      }
+#elif defined(ZOO_REVERSE)
+  #define ZOO_ENTRY(name, operation)                                                        \
+      extern "C" void name(const Io* io, int begin, int end) {                              \
+          for (int env = end - 1; env >= begin; --env) run<operation>(*io, env);            \
+      }
+#else
+  #define ZOO_ENTRY(name, operation)                                                        \
+      extern "C" void name(const Io* io, int begin, int end) {                              \
+          for (int env = begin; env < end; ++env) run<operation>(*io, env);                 \
+      }
+#endif
+
+ZOO_ENTRY(zoo_reset, RESET)
+ZOO_ENTRY(zoo_step, STEP)
+ZOO_ENTRY(zoo_observe, OBSERVE)
+
+#if !ZOO_GPU
+extern "C" int zoo_sizeof_io() { return (int)sizeof(Io); }
+#endif

@@ -1,0 +1,56 @@
+// zoo/env.cuh: what a kernel file sees of its environment.
+//
+//   e.s                the State declared in the spec, kept between steps
+//   e.t                the Scratch declared in the spec, which lives for one step
+//   e.p                the parameters
+//   e.rng              random numbers; only in env_reset, only on the first thread
+//   e.action(i)        agent i's discrete action
+//   e.control(i, k)    component k of agent i's continuous action
+//   e.reward(i)        write: agent i's reward of this step
+//   e.terminated(i)    write: true where agent i's episode ends by the rules
+//   e.obs(i)           write: agent i's observation, obs_size(group_of(i)) floats
+//   e.info(i)          write (in env_info): agent i's info values
+//
+// Agents are numbered through the groups in the spec's order.
+#pragma once
+
+struct Outcome {
+    real reward[N_AGENTS];
+    u8 terminated[N_AGENTS];
+    u8 truncated[N_AGENTS];
+};
+
+struct Env {
+    const Io& io;
+    const Params& p;
+    State& s;
+    Scratch& t;
+    Outcome& outcome;
+    int env;
+    Rng rng;
+    bool into_final;  // observations go to the final observations: the episode has just ended
+
+    // Row of agent i in a buffer of its group that holds `width` values an agent.
+    ZOO_METHOD size_t row(int i, int width) const {
+        const int g = group_of(i);
+        return ((size_t)env * group_count(g) + (i - group_start(g))) * width;
+    }
+    ZOO_METHOD int action(int i) const {
+        return ((const int*)io.actions[group_of(i)])[row(i, 1)];
+    }
+    ZOO_METHOD float control(int i, int k) const {
+        const int g = group_of(i);
+        return ((const float*)io.actions[g])[row(i, action_size(g)) + k];
+    }
+    ZOO_METHOD real& reward(int i) { return outcome.reward[i]; }
+    ZOO_METHOD u8& terminated(int i) { return outcome.terminated[i]; }
+    ZOO_METHOD float* obs(int i) const {
+        const int g = group_of(i);
+        float* const base = into_final ? io.final_observations[g] : io.observations[g];
+        return base + row(i, obs_size(g));
+    }
+    ZOO_METHOD real* info(int i) const {
+        const int g = group_of(i);
+        return io.infos[g] + row(i, info_size(g));
+    }
+};

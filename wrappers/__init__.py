@@ -1,0 +1,1 @@
+"""How other libraries see a gpu_zoo environment: one file a library."""

@@ -1,0 +1,424 @@
+"""PettingZoo's faces of an environment: drop-ins for the original's module.
+
+``drop_in(SPEC)`` gives ``raw_env`` (an AEC environment class), ``env`` (the same behind
+PettingZoo's usual wrappers) and ``parallel_env``, with the original's parameters, agent names,
+spaces, order of events and, in reference numerics, its very numbers. One environment of the batch
+serves them, so the rules exist once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils import wrappers
+from pettingzoo.utils.env_logger import EnvLogger
+
+from gpu_zoo.errors import InvalidAction, ResetNeeded
+from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics
+from gpu_zoo.vector import VectorEnv
+
+
+class DropIn(NamedTuple):
+    """What a module such as ``mpe2.simple_spread_v3`` has."""
+
+    raw_env: type[AECFace]
+    env: Callable[..., AECEnv[str, Any, Any]]
+    parallel_env: Callable[..., ParallelFace]
+
+
+class Game:
+    """One environment out of a batch of one, with plain Python values by agent.
+
+    Observations are fresh arrays, since PettingZoo users keep them.
+    """
+
+    def __init__(self, spec: EnvSpec, params: Mapping[str, Any], numerics: Numerics) -> None:
+        self.spec = spec
+        # Checked here and not again: an action is looked at once, as a Python value.
+        self.vector = VectorEnv(
+            spec,
+            1,
+            autoreset_mode=AutoresetMode.DISABLED,
+            numerics=numerics,
+            validate_actions=False,
+            **params,
+        )
+        self.agents = list(self.vector.agents)
+        self.observation_spaces: dict[str, spaces.Box] = {}
+        self.action_spaces: dict[str, spaces.Space[Any]] = {}
+        self._rows: dict[str, npt.NDArray[np.float32]] = {}
+        self._layouts: dict[str, GroupLayout] = {}
+        self._actions: dict[str, tuple[Any, int]] = {}
+        for group in self.vector._program.groups:
+            arrays = self.vector.group[group.name]
+            for i, agent in enumerate(group.agents):
+                low, high = np.float32(-np.inf), np.float32(np.inf)
+                # One space an agent: each can be seeded on its own.
+                self.observation_spaces[agent] = spaces.Box(
+                    low, high, (group.obs_size,), np.float32
+                )
+                self.action_spaces[agent] = group.actions.space()
+                self._rows[agent] = arrays.observations[0, i]
+                self._layouts[agent] = group
+                self._actions[agent] = (arrays.actions[0], i)
+        self.state_space = self.vector.state_space
+        self._groups = [self.vector.group[name] for name in self.vector.groups]
+        self.params = self.vector.params
+        self._rounded = False
+
+    def reset(self, seed: int | None) -> None:
+        """Begin an episode; with a seed, the one the original begins with that seed."""
+        self.vector.reset(seed=seed)
+        if self.params.get("render_mode") is not None:
+            self.start = self.scene()
+
+    def scene(self) -> dict[str, npt.NDArray[Any]]:
+        """The state's fields of the one environment, for drawing."""
+        return {name: value[0] for name, value in self.vector.get_state().items()}
+
+    def observe(self, agent: str) -> npt.NDArray[np.float32]:
+        """The agent's observation, a copy."""
+        return self._rows[agent].copy()
+
+    def state(self) -> npt.NDArray[np.float32]:
+        """All observations in the agents' order, float32."""
+        return np.concatenate([self._rows[agent] for agent in self.agents], axis=None)
+
+    def set_action(self, agent: str, action: Any) -> None:
+        """Check an action and put it where the kernel reads it."""
+        if self._layouts[agent].action_size == 0:
+            self._set_discrete(agent, action)
+        else:
+            self._set_box(agent, action)
+
+    def _set_discrete(self, agent: str, action: Any) -> None:
+        n = len(self._layouts[agent].actions.names)
+        try:
+            value = operator.index(action)
+        except TypeError:
+            raise InvalidAction(
+                f"actions[{agent!r}]: {action!r} is no integer, expected 0 <= action < {n}"
+            ) from None
+        if not 0 <= value < n:
+            raise InvalidAction(f"actions[{agent!r}]: {value}, expected 0 <= action < {n}")
+        row, i = self._actions[agent]
+        row[i] = value
+
+    def _set_box(self, agent: str, action: Any) -> None:
+        space = self.action_spaces[agent]
+        assert isinstance(space, spaces.Box)
+        values = np.asarray(action)
+        if values.shape != space.shape or values.dtype.kind not in "fiu":
+            raise InvalidAction(
+                f"actions[{agent!r}]: {values.dtype} {values.shape}, "
+                f"expected float32 {space.shape}"
+            )
+        if np.isnan(values).any():
+            raise InvalidAction(f"actions[{agent!r}]: NaN in {values}")
+        if (values < space.low).any() or (values > space.high).any():
+            # What PettingZoo's ClipOutOfBoundsWrapper does around the original.
+            EnvLogger.warn_action_out_of_bound(
+                action=values, action_space=space, backup_policy="clipping to space"
+            )
+            values = np.clip(values, space.low, space.high)
+        if values.dtype != np.float32 and not self._rounded:
+            self._rounded = True
+            gymnasium.logger.warn(
+                f"actions[{agent!r}] are {values.dtype}; rounded to the space's float32"
+            )
+        row, i = self._actions[agent]
+        row[i] = values
+
+    def step(self) -> None:
+        """Step on the actions that were set."""
+        self.vector.step()
+
+    def rewards(self) -> dict[str, float]:
+        """The last step's rewards."""
+        return self._by_agent("rewards")
+
+    def terminations(self) -> dict[str, bool]:
+        """Who ended by the rules in the last step."""
+        return self._by_agent("terminations")
+
+    def truncations(self) -> dict[str, bool]:
+        """Who was cut off by the time limit in the last step."""
+        return self._by_agent("truncations")
+
+    def _by_agent(self, name: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for group in self._groups:
+            values.update(zip(group.agents, getattr(group, name)[0].tolist(), strict=True))
+        return values
+
+    def infos(self) -> dict[str, dict[str, Any]]:
+        """The last step's infos, in the original's own terms."""
+        data = self.vector._infos.get("benchmark_data")
+        if data is None:
+            return {agent: {} for agent in self.agents}
+        infos = {}
+        for agent in self.agents:
+            convert = self._layouts[agent].info_value or np.copy
+            infos[agent] = {"benchmark_data": convert(data[agent][0])}
+        return infos
+
+
+class Face:
+    """What the AEC and the parallel face share: the game, its spaces, curriculum and pictures."""
+
+    _spec: EnvSpec
+
+    def _set_up(self, spec: EnvSpec, numerics: Numerics, params: Mapping[str, Any]) -> None:
+        self._spec = spec
+        self._given = {"numerics": numerics, **params}
+        self.game = Game(spec, params, numerics)
+        self.params = self.game.params
+        self.render_mode: Any = self.params.get("render_mode")
+        # A dict of the instance's own: the original shares one between all classes.
+        self.metadata = {
+            "name": spec.name,
+            "render_modes": ["human", "rgb_array"],
+            "is_parallelizable": True,
+            "render_fps": 10,
+        }
+        self.possible_agents = self.game.agents[:]
+        self.agents: list[str] = []
+        self.state_space = self.game.state_space
+        self._picture: Any = None
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        """The agent's observation space; always the same object."""
+        return self.game.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """The agent's action space; always the same object."""
+        return self.game.action_spaces[agent]
+
+    def state(self) -> npt.NDArray[np.float32]:
+        """All observations in the agents' order, float32."""
+        self._require_reset("state")
+        return self.game.state()
+
+    def _require_reset(self, what: str) -> None:
+        if not self.game.vector._is_reset:
+            raise ResetNeeded(f"{what}: call reset() first")
+
+    # The curriculum, where the environment has one.
+
+    @property
+    def curriculum_stage(self) -> int:
+        """The current stage; it matters only with ``curriculum=True``."""
+        return int(self.game.vector.params["curriculum_stage"])  # type: ignore[arg-type]
+
+    def advance_curriculum(self) -> None:
+        """Go to the next stage, if there is one."""
+        self.set_curriculum_stage(self.curriculum_stage + 1)
+
+    def set_curriculum_stage(self, stage: int) -> None:
+        """Go to a stage; the nearest one there is."""
+        last = self._spec.params["curriculum_stage"].high
+        self.game.vector.set_param("curriculum_stage", max(0, min(stage, int(last or 0))))
+
+    def render(self) -> npt.NDArray[np.uint8] | None:
+        """The scene as uint8 ``(height, width, 3)``, or None after showing it in a window.
+
+        Raises:
+            ResetNeeded: no reset yet.
+            MissingDependency: pygame is not installed.
+        """
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                "You are calling render method without specifying any render mode."
+            )
+            return None
+        self._require_reset("render")
+        if self._picture is None:
+            from gpu_zoo.render.screen import Screen
+
+            self._picture = Screen(self._spec, self.render_mode, self.metadata["render_fps"])
+        picture: npt.NDArray[np.uint8] | None = self._picture.show(
+            self.game.scene(), self.game.start, self.params
+        )
+        return picture
+
+    def close(self) -> None:
+        """Close the window, if there is one; closing twice does nothing."""
+        if self._picture is not None:
+            self._picture.close()
+            self._picture = None
+
+    # Copies and pickles carry the whole state, so that an episode can go on in the copy.
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("game", "params", "_picture", "_spec")
+        }
+        inner = self.game.vector.get_state() if self.game.vector._is_reset else None
+        start = getattr(self.game, "start", None)
+        return {"id": self._spec.id, "own": own, "state": inner, "start": start}
+
+    def __setstate__(self, pickled: Mapping[str, Any]) -> None:
+        from gpu_zoo.registry import spec
+
+        given = dict(pickled["own"]["_given"])
+        self._set_up(spec(pickled["id"]), given.pop("numerics"), given)
+        self.__dict__.update(pickled["own"])
+        if pickled["state"] is not None:
+            self.game.vector.reset(seed=0)
+            self.game.vector.set_state(pickled["state"])
+            self.game.start = pickled["start"]
+
+
+class ParallelFace(Face, ParallelEnv[str, Any, Any]):
+    """One environment with PettingZoo's parallel API: all agents act at once."""
+
+    def __init__(
+        self, spec: EnvSpec, numerics: Numerics = "reference", **params: Any
+    ) -> None:
+        self._set_up(spec, numerics, params)
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Begin an episode. ``options`` are accepted and mean nothing, as in the original."""
+        self.game.reset(seed)
+        self.agents = self.possible_agents[:]
+        return self._observations(), {agent: {} for agent in self.agents}
+
+    def step(
+        self, actions: Mapping[str, Any]
+    ) -> tuple[
+        dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
+    ]:
+        """All agents act; returns observations, rewards, terminations, truncations and infos.
+
+        Raises:
+            ResetNeeded: no reset yet.
+            InvalidAction: an agent without a valid action; nothing moved.
+        """
+        self._require_reset("step")
+        if not self.agents:
+            return {}, {}, {}, {}, {}
+        for agent in self.agents:
+            if agent not in actions:
+                raise InvalidAction(f"actions: nothing for {agent}")
+            self.game.set_action(agent, actions[agent])
+        if len(actions) != len(self.agents):
+            unknown = [repr(name) for name in actions if name not in self.agents]
+            raise InvalidAction(f"actions: unknown agent {', '.join(unknown)}")
+        self.game.step()
+        terminations, truncations = self.game.terminations(), self.game.truncations()
+        results = (
+            self._observations(),
+            self.game.rewards(),
+            terminations,
+            truncations,
+            self.game.infos(),
+        )
+        self.agents = [a for a in self.agents if not (terminations[a] or truncations[a])]
+        if self.render_mode == "human":
+            self.render()
+        return results
+
+    def _observations(self) -> dict[str, Any]:
+        return {agent: self.game.observe(agent) for agent in self.agents}
+
+
+class AECFace(Face, AECEnv[str, Any, Any]):
+    """One environment with PettingZoo's AEC API: agents act in turn, the world after the last."""
+
+    def __init__(self, *args: Any, numerics: Numerics = "reference", **params: Any) -> None:
+        names = list(self._spec.params)
+        if len(args) > len(names):
+            raise TypeError(f"{self._spec.id} takes {len(names)} parameters, got {len(args)}")
+        self._set_up(self._spec, numerics, {**dict(zip(names, args, strict=False)), **params})
+        # Unlike a parallel one, the original AEC environment lists its agents before reset().
+        self.agents = self.possible_agents[:]
+        self.continuous_actions = bool(self.params.get("continuous_actions", False))
+
+    def observe(self, agent: str) -> Any:
+        """The agent's observation now, float32."""
+        self._require_reset("observe")
+        return self.game.observe(agent)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Begin an episode. ``options`` are accepted and mean nothing, as in the original."""
+        self.game.reset(seed)
+        self.agents = self.possible_agents[:]
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+        self.agent_selection = self.agents[0]
+        self.steps = 0
+
+    def step(self, action: Any) -> None:
+        """The selected agent acts; after the last one of a round the world moves.
+
+        Raises:
+            ResetNeeded: no reset yet.
+            InvalidAction: the action is not in the agent's action space.
+        """
+        self._require_reset("step")
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            return
+        self.game.set_action(agent, action)
+        turn = self.agents.index(agent)
+        self.agent_selection = self.agents[(turn + 1) % len(self.agents)]
+        if turn == len(self.agents) - 1:
+            self.game.step()
+            self.steps += 1
+            self.rewards = self.game.rewards()
+            self.terminations = self.game.terminations()
+            self.truncations = self.game.truncations()
+            self.infos = self.game.infos()
+        else:
+            self._clear_rewards()
+        self._cumulative_rewards[agent] = 0
+        self._accumulate_rewards()
+        if self.render_mode == "human":
+            self.render()
+
+
+@cache
+def drop_in(spec: EnvSpec) -> DropIn:
+    """The three names that the original's module has, for one environment."""
+    module = f"gpu_zoo.{spec.family}.{spec.name}"
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=param.default)
+        for name, param in spec.params.items()
+    ]
+    raw_env = type(
+        "raw_env",
+        (AECFace,),
+        {
+            "_spec": spec,
+            "__module__": module,
+            "__doc__": f"{spec.summary} AEC API, without wrappers; see :class:`AECFace`.",
+            "__signature__": inspect.Signature(parameters),
+        },
+    )
+
+    def env(**params: Any) -> AECEnv[str, Any, Any]:
+        bare = raw_env(**params)
+        clip = wrappers.ClipOutOfBoundsWrapper
+        check = wrappers.AssertOutOfBoundsWrapper
+        return wrappers.OrderEnforcingWrapper((clip if bare.continuous_actions else check)(bare))
+
+    env.__doc__ = f"{spec.summary} AEC API, behind PettingZoo's usual wrappers."
+    return DropIn(raw_env, env, partial(ParallelFace, spec))

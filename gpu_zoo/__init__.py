@@ -7,5 +7,13 @@ from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 from gpu_zoo.version import __version__
 
-
-__all__ = ["EnvSpec", "VectorEnv", "__version__", "list_ids", "make", "make_vec", "register", "spec"]
+__all__ = [
+    "EnvSpec",
+    "VectorEnv",
+    "__version__",
+    "list_ids",
+    "make",
+    "make_vec",
+    "register",
+    "spec",
+]

@@ -60,9 +60,7 @@ def flatten(program: Program) -> str:
     return program.flags() + _flatten_file(kernel, program, seen, (kernel.parent, KERNELS))
 
 
-def _flatten_file(
-    path: Path, program: Program, seen: set[Path], folders: tuple[Path, ...]
-) -> str:
+def _flatten_file(path: Path, program: Program, seen: set[Path], folders: tuple[Path, ...]) -> str:
     # Names relative to the package keep the text, and so the cache key, free of machine paths.
     name = path.relative_to(KERNELS) if path.is_relative_to(KERNELS) else path
     lines = [f'#line 1 "{name}"']

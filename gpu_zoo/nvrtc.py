@@ -120,9 +120,7 @@ def _text(program: ctypes.c_void_p, what: str) -> str:
 def usage(log: str) -> dict[str, Usage]:
     """Registers and local memory of each kernel, read from the compiler's log."""
     return {
-        match["kernel"]: Usage(
-            int(match["registers"]), int(match["stack"]), int(match["stores"])
-        )
+        match["kernel"]: Usage(int(match["registers"]), int(match["stack"]), int(match["stores"]))
         for match in _USAGE.finditer(log)
     }
 

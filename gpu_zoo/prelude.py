@@ -19,7 +19,15 @@ import numpy.typing as npt
 from gpu_zoo.spec import EnvSpec, Expr, Field, Numerics, Value, evaluate
 
 MAX_LANE_AGENTS = 16
-C_TYPE = {"f4": "float", "f8": "double", "i4": "int", "u1": "u8", "?": "u8", "b1": "u8", "u8": "u64"}
+C_TYPE = {
+    "f4": "float",
+    "f8": "double",
+    "i4": "int",
+    "u1": "u8",
+    "?": "u8",
+    "b1": "u8",
+    "u8": "u64",
+}
 
 # Buffers with one array a group, in the order of the C struct: name, dtype, entries an agent.
 # "real" is the numerics' float; "action" is int32 or float32 by the group's action space.
@@ -48,7 +56,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class StateField:
-    """Where a state field lies: ``offset`` bytes into the struct, ``shape`` entries of ``dtype``."""
+    """Where a state field lies: ``offset`` bytes into the struct, then ``shape`` entries."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -138,7 +146,9 @@ class Program:
         return tuple(evaluate(size, scope) for size in shape)
 
     def _dtype(self, dtype: str) -> np.dtype[Any]:
-        return self.real if dtype == "real" else np.dtype({"i32": "i4", "u8": "u1"}.get(dtype, dtype))
+        return (
+            self.real if dtype == "real" else np.dtype({"i32": "i4", "u8": "u1"}.get(dtype, dtype))
+        )
 
     def _lay_out_state(self) -> tuple[dict[str, StateField], int]:
         # Widest entries first, so that every field is aligned without padding between them.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from functools import partial
 from typing import Any
+
+import pettingzoo
 
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
@@ -60,6 +63,26 @@ def register(new: EnvSpec) -> None:
     if not new.kernel_path.is_file():
         raise ValueError(f"kernel={str(new.kernel)!r}: no such file ({new.kernel_path})")
     ENVIRONMENTS[new.id] = new
+    _tell_pettingzoo(new.id)
+
+
+def _tell_pettingzoo(env_id: str) -> None:
+    """Let ``pettingzoo.make`` find an environment, by our id and as ``gpu_zoo/<name>``."""
+    if not hasattr(pettingzoo, "make"):
+        return  # before 1.27 PettingZoo had no registry
+    from pettingzoo.env_registry.registration import aec_registry, parallel_registry
+
+    for alias in (env_id, f"gpu_zoo/{env_id.rsplit('/', 1)[-1]}"):
+        # PettingZoo spells versions with a dash. An id of its own stays its own.
+        if alias.replace("_v", "-v") not in parallel_registry | aec_registry:
+            pettingzoo.register("parallel", alias, partial(_make_face, env_id, "parallel_env"))
+            pettingzoo.register("aec", alias, partial(_make_face, env_id, "env"))
+
+
+def _make_face(env_id: str, face: str, **params: Any) -> Any:
+    from gpu_zoo.wrappers.pettingzoo import drop_in
+
+    return getattr(drop_in(spec(env_id)), face)(**params)
 
 
 def make_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> VectorEnv:
@@ -101,6 +124,8 @@ def make(env_id: str, **params: Any) -> Any:
         TypeError: an unknown parameter, or one of the wrong type.
         ValueError: a value out of range.
     """
-    from gpu_zoo.wrappers.pettingzoo import drop_in
+    return _make_face(env_id, "parallel_env", **params)
 
-    return drop_in(spec(env_id)).parallel_env(**params)
+
+for _env_id in ENVIRONMENTS:
+    _tell_pettingzoo(_env_id)

@@ -25,6 +25,8 @@ AUTORESET_CODES = {  # as kernels/zoo/entry.cuh numbers them
     AutoresetMode.DISABLED: 2,
 }
 MAX_SEED = 2**63 - 1
+# Observations, rewards, terminations, truncations and infos.
+StepResult = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 # What get_state returns besides the environment's own state fields.
 STATE_BUFFERS = ("rng", "steps", "done", "last_lengths")
 STATE_GROUP_BUFFERS = ("episode_returns", "last_returns")
@@ -127,7 +129,7 @@ class VectorEnv:
     # Construction ------------------------------------------------------------------------------
 
     def _allocate(self) -> None:
-        """One arena for everything; a cache line's stagger keeps buffers out of each other's sets."""
+        """One arena for everything, with gaps that keep buffers out of each other's cache sets."""
         buffers = {
             name: Buffer(b.dtype, (self.num_envs, *b.shape))
             for name, b in self._program.buffers.items()
@@ -289,12 +291,9 @@ class VectorEnv:
         self._views["reset_mask"][...] = self._backend.native(mask)
         self._backend.launch("reset")
         self._is_reset = True
-        observations, _, _, _, _ = self._results()
-        return observations, {}
+        return self._results()[0], {}
 
-    def step(
-        self, actions: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def step(self, actions: Mapping[str, Any] | None = None) -> StepResult:
         """Advance every environment by one step.
 
         Args:
@@ -328,18 +327,16 @@ class VectorEnv:
     def _disabled(self) -> bool:
         return self.autoreset_mode == AutoresetMode.DISABLED
 
-    def _results(self) -> tuple[dict[str, Any], ...]:
-        results = (
-            self._observations,
-            self._rewards,
-            self._terminations,
-            self._truncations,
-            self._infos,
-        )
-        if self._copy:
-            return tuple(_copied(result) for result in results)
+    def _results(self) -> StepResult:
         # New dicts over the same arrays: who changes a dict does not change ours.
-        return tuple(result.copy() for result in results)
+        fresh = _copied if self._copy else dict.copy
+        return (
+            fresh(self._observations),
+            fresh(self._rewards),
+            fresh(self._terminations),
+            fresh(self._truncations),
+            fresh(self._infos),
+        )
 
     def state(self) -> Any:
         """The global state: all agents' observations, in order; float32 ``(num_envs, size)``."""

@@ -86,8 +86,8 @@ class Game:
         """The state's fields of the one environment, for drawing."""
         return {name: value[0] for name, value in self.vector.get_state().items()}
 
-    def observe(self, agent: str) -> npt.NDArray[np.float32]:
-        """The agent's observation, a copy."""
+    def observe(self, agent: str) -> Any:
+        """The agent's observation, a copy; float32."""
         return self._rows[agent].copy()
 
     def state(self) -> npt.NDArray[np.float32]:
@@ -120,8 +120,7 @@ class Game:
         values = np.asarray(action)
         if values.shape != space.shape or values.dtype.kind not in "fiu":
             raise InvalidAction(
-                f"actions[{agent!r}]: {values.dtype} {values.shape}, "
-                f"expected float32 {space.shape}"
+                f"actions[{agent!r}]: {values.dtype} {values.shape}, expected float32 {space.shape}"
             )
         if np.isnan(values).any():
             raise InvalidAction(f"actions[{agent!r}]: NaN in {values}")
@@ -185,7 +184,7 @@ class Face:
         self.params = self.game.params
         self.render_mode: Any = self.params.get("render_mode")
         # A dict of the instance's own: the original shares one between all classes.
-        self.metadata = {
+        self.metadata: dict[str, Any] = {
             "name": spec.name,
             "render_modes": ["human", "rgb_array"],
             "is_parallelizable": True,
@@ -284,9 +283,7 @@ class Face:
 class ParallelFace(Face, ParallelEnv[str, Any, Any]):
     """One environment with PettingZoo's parallel API: all agents act at once."""
 
-    def __init__(
-        self, spec: EnvSpec, numerics: Numerics = "reference", **params: Any
-    ) -> None:
+    def __init__(self, spec: EnvSpec, numerics: Numerics = "reference", **params: Any) -> None:
         self._set_up(spec, numerics, params)
 
     def reset(
@@ -300,7 +297,11 @@ class ParallelFace(Face, ParallelEnv[str, Any, Any]):
     def step(
         self, actions: Mapping[str, Any]
     ) -> tuple[
-        dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
+        dict[str, Any],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, dict[str, Any]],
     ]:
         """All agents act; returns observations, rewards, terminations, truncations and infos.
 

@@ -87,9 +87,7 @@ class CpuBackend:
         self._arena = raw[start : start + nbytes]
         return self._arena.ctypes.data
 
-    def view(
-        self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> npt.NDArray[Any]:
+    def view(self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return self._arena[offset : offset + nbytes].view(dtype).reshape(shape)
 

@@ -105,7 +105,7 @@ class CudaBackend:
 
     def holds(self, value: Any) -> bool:
         if self._as_torch:
-            where = getattr(value, "device", None)
+            where: Any = getattr(value, "device", None)
             return getattr(where, "type", "") == "cuda" and where.index == self._index
         return hasattr(value, "__cuda_array_interface__")
 
@@ -124,7 +124,7 @@ class CudaBackend:
             self._kernels[operation](self._grid, self._block, (self._pointer(self._io),))
 
     def _current_stream(self) -> AbstractContextManager[Any]:
-        """CuPy set to the device, and to the stream that torch works on if torch owns the arrays."""
+        """CuPy on the device, and on the stream that torch works on if torch owns the arrays."""
         stack = ExitStack()
         stack.enter_context(self._cupy.cuda.Device(self._index))
         if self._as_torch:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ Scene = Mapping[str, npt.NDArray[Any]]
 Draw = Callable[[Any, Scene, Scene, Mapping[str, Value]], None]
 
 # Screens that show a window. SDL has one display for all of them, so the last one closes it.
-_windows: set[int] = set()
+_windows: WeakSet[Screen] = WeakSet()
 
 
 class Screen:
@@ -89,7 +90,7 @@ class Screen:
                     "use render_mode='rgb_array'"
                 ) from error
         if self._clock is None:
-            _windows.add(id(self))
+            _windows.add(self)
             pygame.display.set_caption(self._title)
             self._clock = pygame.time.Clock()
         display.blit(self._surface, (0, 0))
@@ -100,8 +101,8 @@ class Screen:
 
     def close(self) -> None:
         """Close the window once no other screen uses it; closing twice does nothing."""
-        if id(self) in _windows:
-            _windows.remove(id(self))
+        if self in _windows:
+            _windows.remove(self)
             if not _windows:
                 # Not pygame.quit(): what other code started with pygame goes on.
                 self._pygame.display.quit()

@@ -35,9 +35,7 @@
   ZOO_FN double zoo_sqrt(double x) { return sqrt(x); }
 #endif
 
-#define ZOO_INF_F zoo_from_bits(0x7f800000u)
 #define ZOO_NAN_F zoo_from_bits(0x7fc00000u)
-#define ZOO_INF_D zoo_from_bits(0x7ff0000000000000ull)
 #define ZOO_NAN_D zoo_from_bits(0x7ff8000000000000ull)
 
 ZOO_FN int zoo_abs(int x) { return x < 0 ? -x : x; }
@@ -119,30 +117,34 @@ ZOO_FN double zoo_log_sum(double e, double f, double small) {
   return y + ((f - (y - a)) - (t - (e * -1.7239444525614835e-13 + small)));
 }
 
+// y where x is positive and finite, else what log(x) is there.
+ZOO_FN float zoo_log_select(float x, float y) {
+  u32 special = x == 0.0f ? 0xff800000u : x > 0.0f ? 0x7f800000u : 0x7fc00000u;
+  return zoo_bits(x) - 1u < 0x7f7fffffu ? y : zoo_from_bits(special);
+}
+ZOO_FN double zoo_log_select(double x, double y) {
+  u64 special = x == 0.0 ? 0xfffull << 52 : x > 0.0 ? 0x7ffull << 52 : 0x7ff8ull << 48;
+  return zoo_bits(x) - 1u < 0x7fefffffffffffffull ? y : zoo_from_bits(special);
+}
+
 // log: x = 2^e m, m within [sqrt(1/2), sqrt(2)]; a subnormal x is first scaled up. <= 1.0 ulp.
 ZOO_FN float zoo_log(float x) {
-  bool subnormal = x < 1.17549435e-38f;
-  float scaled = subnormal ? x * 16777216.0f : x;
-  u32 bits = zoo_bits(scaled);
+  float scale = x < 1.17549435e-38f ? 16777216.0f : 1.0f;
+  u32 bits = zoo_bits(x * scale);
   int e = (int)(bits - 0x3f3504f3u) >> 23;  // 0x3f3504f3: sqrt(1/2)
   float f = zoo_from_bits(bits - ((u32)e << 23)) - 1.0f;
-  float y = zoo_log_sum((float)(e - (subnormal ? 24 : 0)), f, 0.0f);
-  y = x <= 3.40282347e38f ? y : x;
-  y = x > 0.0f ? y : -ZOO_INF_F;
-  return x >= 0.0f ? y : ZOO_NAN_F;
+  e -= (int)(zoo_bits(scale) >> 23) - 127;
+  return zoo_log_select(x, zoo_log_sum((float)e, f, 0.0f));
 }
 
 // As above. <= 0.8 ulp.
 ZOO_FN double zoo_log(double x) {
-  bool subnormal = x < 2.2250738585072014e-308;
-  double scaled = subnormal ? x * 18014398509481984.0 : x;
-  u64 bits = zoo_bits(scaled);
+  double scale = x < 2.2250738585072014e-308 ? 18014398509481984.0 : 1.0;
+  u64 bits = zoo_bits(x * scale);
   int e = (int)((long long)(bits - 0x3fe6a09e667f3bcdull) >> 52);  // 0x3fe6a09e667f3bcd: sqrt(1/2)
   double f = zoo_from_bits(bits - ((u64)e << 52)) - 1.0;
-  double y = zoo_log_sum((double)(e - (subnormal ? 54 : 0)), f, 0.0);
-  y = x <= 1.7976931348623157e308 ? y : x;
-  y = x > 0.0 ? y : -ZOO_INF_D;
-  return x >= 0.0 ? y : ZOO_NAN_D;
+  e -= (int)(zoo_bits(scale) >> 52) - 1023;
+  return zoo_log_select(x, zoo_log_sum((double)e, f, 0.0));
 }
 
 // log1p: u = 1 + x = 2^e m as in log, and lost, what u rounded away, goes into f as far as f can
@@ -156,10 +158,7 @@ ZOO_FN float zoo_log1p(float x) {
   float g = zoo_from_bits(bits - ((u32)e << 23)) - 1.0f;
   float f = g + lost;
   float y = zoo_log_sum((float)e, f, (lost - (f - g)) * (1.0f - f));
-  y = u == 1.0f ? x : y;  // keeps the sign of -0
-  y = x <= 3.40282347e38f ? y : x;
-  y = x > -1.0f ? y : -ZOO_INF_F;
-  return x >= -1.0f ? y : ZOO_NAN_F;
+  return zoo_log_select(u, u == 1.0f ? x : y);  // x itself keeps the sign of -0
 }
 
 // As above. <= 0.8 ulp.
@@ -172,10 +171,7 @@ ZOO_FN double zoo_log1p(double x) {
   double g = zoo_from_bits(bits - ((u64)e << 52)) - 1.0;
   double f = g + lost;
   double y = zoo_log_sum((double)e, f, (lost - (f - g)) * (1.0 - f));
-  y = u == 1.0 ? x : y;
-  y = x <= 1.7976931348623157e308 ? y : x;
-  y = x > -1.0 ? y : -ZOO_INF_D;
-  return x >= -1.0 ? y : ZOO_NAN_D;
+  return zoo_log_select(u, u == 1.0 ? x : y);
 }
 
 // sin (quarter 0) and cos (quarter 1): x = k pi/2 + (r - lo), with pi/2 in four parts of which k

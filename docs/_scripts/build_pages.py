@@ -1,0 +1,174 @@
+"""Write what derives from the registry: environment pages, their index, the README's table.
+
+python docs/_scripts/build_pages.py            write
+python docs/_scripts/build_pages.py --check    exit 1 if a file is not up to date
+
+On an environment's page only the text between the two markers is generated; prose after it stays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import gpu_zoo
+from gpu_zoo.prelude import Program
+from gpu_zoo.spec import Actions, EnvSpec, Group, Param, Value, evaluate
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "environments"
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+WHERE = {"compile": "compiled in", "launch": "`set_param`", "host": "Python only"}
+
+
+def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """A Markdown table."""
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + "---|" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    yield ""
+
+
+def describe(actions: Actions) -> str:
+    """An action space in words."""
+    if actions.box is None:
+        return f"`Discrete({len(actions.names)})`"
+    low, high = actions.box
+    return f"`Box({low:g}, {high:g}, ({len(actions.names)},), float32)`"
+
+
+def page(spec: EnvSpec) -> Iterator[str]:
+    """The generated part of an environment's page."""
+    params = spec.resolve({})
+    layouts = {layout.name: layout for layout in spec.layout(params)}
+    program = Program(spec, params)
+    yield f"# {spec.name}\n"
+    yield f"{spec.summary}\n"
+    yield from table(
+        ("", ""),
+        [
+            ("id", f"`{spec.id}`"),
+            ("agents", ", ".join(f"`{agent}`" for agent in program.agents)),
+            ("actions", " or ".join(describe(a) for a in spec.groups[0].actions)),
+            ("observations", " and ".join(f"`({g.obs_size},)`" for g in layouts.values())),
+            ("shape of parallelism", "one thread" if program.lane else "one block"),
+            ("state", f"{program.state_bytes} bytes in fast numerics"),
+            ("follows", spec.reference),
+            ("rules", f"`kernels/{spec.kernel}`"),
+        ],
+    )
+    yield from usage(spec)
+    yield "## Parameters\n"
+    yield from table(
+        ("name", "default", "accepts", "meaning", "changed by"),
+        [parameter(name, param) for name, param in spec.params.items()],
+    )
+    yield "## Observations\n"
+    for group in spec.groups:
+        yield from observation(spec, group, params)
+    yield "## Actions\n"
+    for actions in spec.groups[0].actions:
+        yield f"{describe(actions)}:\n"
+        yield from table(
+            ("index", "action"), [(str(i), f"`{n}`") for i, n in enumerate(actions.names)]
+        )
+    yield f"## Reward\n\n{spec.reward}.\n"
+    yield f"## Episode end\n\nTruncation after `max_cycles` steps. Termination {spec.ends}.\n"
+    yield "## State\n\nWhat `get_state()` returns beside counters and random streams.\n"
+    yield from table(
+        ("field", "dtype", "shape", "meaning"),
+        [
+            (f"`{name}`", field.dtype, f"`({', '.join(map(str, field.shape))})`", field.doc)
+            for name, field in spec.state.items()
+        ],
+    )
+    if spec.notes:
+        yield "## Differences and oddities\n"
+        yield from (f"- {note}" for note in spec.notes)
+        yield ""
+    yield "## History\n"
+    yield from (f"- {line}" for line in spec.history)
+
+
+def usage(spec: EnvSpec) -> Iterator[str]:
+    """How it is made, the two ways."""
+    yield "```python"
+    yield f"from gpu_zoo.{spec.family} import {spec.name}  # stands in for the original's module"
+    yield f"env = {spec.name}.parallel_env()"
+    yield ""
+    yield "import gpu_zoo"
+    yield f'envs = gpu_zoo.make_vec("{spec.id}", num_envs=4096)'
+    yield "```\n"
+
+
+def parameter(name: str, param: Param) -> tuple[str, ...]:
+    """A row of the parameter table."""
+    return (f"`{name}`", f"`{param.default!r}`", param.accepts, param.doc, WHERE[param.at])
+
+
+def observation(spec: EnvSpec, group: Group, params: Mapping[str, Value]) -> Iterator[str]:
+    """The observation of one group: index ranges with default parameters, and formulas."""
+    scope = spec.scope(params)
+    rows: list[tuple[str, ...]] = []
+    at = 0
+    for name, part in group.observation.items():
+        size = evaluate(part.size, scope)
+        rows.append((f"`[{at}:{at + size}]`", f"`{part.size}`", name, part.doc))
+        at += size
+    yield f"`{group.name}`, float32 `({at},)` with default parameters:\n"
+    yield from table(("entries", "length", "name", "meaning"), rows)
+
+
+def supported() -> Iterator[str]:
+    """The table of environments for the README and the index."""
+    rows = []
+    for env_id in gpu_zoo.list_ids():
+        spec = gpu_zoo.spec(env_id)
+        groups = spec.layout(spec.resolve({}))
+        agents = " + ".join(f"{group.count} {group.name}" for group in groups)
+        kinds = "discrete, continuous" if len(spec.groups[0].actions) == 2 else "discrete"
+        rows.append((f"`{env_id}`", agents, kinds, spec.reference, spec.summary))
+    yield from table(("id", "agents", "actions", "follows", ""), rows)
+
+
+def between(old: str, new: str) -> str:
+    """``old`` with what stands between the markers replaced by ``new``."""
+    if BEGIN not in old:
+        return f"{BEGIN}\n{new}\n{END}\n"
+    before, rest = old.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n{new}\n{END}{rest.split(END, 1)[1]}"
+
+
+def wanted() -> dict[Path, str]:
+    """Every generated file and its text."""
+    files = {}
+    for env_id in gpu_zoo.list_ids():
+        spec = gpu_zoo.spec(env_id)
+        path = PAGES / f"{spec.name}.md"
+        old = path.read_text() if path.is_file() else ""
+        files[path] = between(old, "\n".join(page(spec)).strip())
+    index = PAGES / "index.md"
+    for path in (index, ROOT / "README.md"):
+        old = path.read_text() if path.is_file() else "# Environments\n\n" + BEGIN + END + "\n"
+        files[path] = between(old, "\n".join(supported()).strip())
+    return files
+
+
+def main() -> int:
+    """Write the files, or with ``--check`` say which are out of date."""
+    stale = [p for p, text in wanted().items() if not p.is_file() or p.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in stale:
+            print(f"out of date: {path.relative_to(ROOT)}; run docs/_scripts/build_pages.py")
+        return 1 if stale else 0
+    texts = wanted()
+    for path in stale:
+        path.write_text(texts[path])
+        print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

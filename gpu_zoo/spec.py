@@ -156,7 +156,8 @@ class Group:
         observation: the parts of the observation vector (float32), in order.
         actions: one action space, or two of which ``continuous_actions`` chooses
             (discrete, continuous).
-        info: the parts of the info vector the kernel's ``env_info`` writes, in order.
+        info: the parts of the info vector the kernel's ``env_info`` writes, in order; none if the
+            environment has a parameter ``benchmark_data`` and it is false.
         info_value: turns one agent's info row into the value the reference package reports.
     """
 
@@ -287,13 +288,14 @@ class EnvSpec:
             count = evaluate(group.count, scope)
             if count == 0:
                 continue
+            infos = group.info if params.get("benchmark_data", True) else {}
             layouts.append(
                 GroupLayout(
                     name=group.name,
                     agents=tuple(f"{group.name}_{i}" for i in range(count)),
                     start=start,
                     obs_size=sum(evaluate(s.size, scope) for s in group.observation.values()),
-                    info_size=sum(evaluate(s.size, scope) for s in group.info.values()),
+                    info_size=sum(evaluate(s.size, scope) for s in infos.values()),
                     actions=group.actions[bool(params.get("continuous_actions", False))],
                     info_value=group.info_value,
                 )

@@ -72,7 +72,10 @@ class Game:
                 self._layouts[agent] = group
                 self._actions[agent] = (arrays.actions[0], i)
         self.state_space = self.vector.state_space
-        self._groups = [self.vector.group[name] for name in self.vector.groups]
+        self._by_group = {
+            name: [getattr(group, name)[0] for group in self.vector.group.values()]
+            for name in ("rewards", "terminations", "truncations")
+        }
         self.params = self.vector.params
         self._rounded = False
 
@@ -139,8 +142,8 @@ class Game:
         row[i] = values
 
     def step(self) -> None:
-        """Step on the actions that were set."""
-        self.vector.step()
+        """Step on the actions that were set; they were checked, so the kernel can run at once."""
+        self.vector._backend.launch("step")
 
     def rewards(self) -> dict[str, float]:
         """The last step's rewards."""
@@ -155,10 +158,8 @@ class Game:
         return self._by_agent("truncations")
 
     def _by_agent(self, name: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for group in self._groups:
-            values.update(zip(group.agents, getattr(group, name)[0].tolist(), strict=True))
-        return values
+        rows = [value for row in self._by_group[name] for value in row.tolist()]
+        return dict(zip(self.agents, rows, strict=True))
 
     def infos(self) -> dict[str, dict[str, Any]]:
         """The last step's infos, in the original's own terms."""

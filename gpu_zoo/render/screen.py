@@ -109,6 +109,24 @@ class Screen:
         self._clock = None
 
 
+def require_display() -> None:
+    """Check that a window would be seen, before a program relies on one.
+
+    Raises:
+        MissingDependency: pygame is not installed, or there is no display.
+    """
+    pygame = _import_pygame()
+    try:
+        pygame.display.init()
+        driver = pygame.display.get_driver()
+    except pygame.error as error:
+        raise MissingDependency(f"no display to open a window on ({error})") from error
+    # Without a display SDL falls back to drawing where nobody can look, and reports success.
+    if driver in ("offscreen", "dummy", "evdev") and "SDL_VIDEODRIVER" not in os.environ:
+        pygame.display.quit()
+        raise MissingDependency(f"no display to open a window on (SDL offers only {driver!r})")
+
+
 def picture(env: VectorEnv, index: int) -> npt.NDArray[np.uint8]:
     """Draw one environment of a batch: uint8 ``(700, 700, 3)``.
 

@@ -25,7 +25,7 @@ REAL_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
 )
 
 FLOAT_BOUNDS = {"exp": 0.8, "log": 1.0, "log1p": 1.0, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
-DOUBLE_BOUNDS = {"exp": 0.9, "log": 0.8, "log1p": 0.8, "sin": 0.8, "cos": 0.9, "logaddexp0": 1.7}
+DOUBLE_BOUNDS = {"exp": 0.9, "log": 0.9, "log1p": 0.9, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
 TRIG_RANGE = {np.float32: 1e4, np.float64: 1e5}
 INF = math.inf
 

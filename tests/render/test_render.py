@@ -1,0 +1,266 @@
+"""Pictures: the same pixels as the original's, and no harm to the rest of the process."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from pettingzoo.test import render_test
+
+import gpu_zoo
+from gpu_zoo.errors import MissingDependency, ResetNeeded
+from gpu_zoo.render.mpe import SPREAD_AGENT, SPREAD_LANDMARK
+from gpu_zoo.render.screen import SIZE, Screen, picture, require_display
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+pygame = pytest.importorskip("pygame")
+
+SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
+SEEDS = range(12)
+CASES: list[tuple[str, dict[str, Any]]] = [
+    (SPREAD, {}),
+    (SPREAD, {"dynamic_rescaling": False}),
+    (SPREAD, {"N": 1}),
+    (SPREAD, {"N": 7, "continuous_actions": True}),
+    (TAG, {}),
+    (TAG, {"dynamic_rescaling": False}),
+    (TAG, {"num_good": 3, "num_adversaries": 2, "num_obstacles": 0}),
+    (TAG, {"num_good": 0, "num_adversaries": 2, "num_obstacles": 5}),
+]
+
+
+@pytest.fixture
+def dummy_display(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame.display.quit()
+    yield
+    pygame.display.quit()
+
+
+def _pair(env_id: str, **params: Any) -> tuple[Any, Any]:
+    name = env_id.rsplit("/", 1)[-1]
+    ours = importlib.import_module(f"gpu_zoo.mpe.{name}")
+    theirs = pytest.importorskip(f"mpe2.{name}")
+    return ours.parallel_env(**params), theirs.parallel_env(**params)
+
+
+def _action(space: Any, rng: np.random.Generator) -> Any:
+    if hasattr(space, "n"):
+        return int(rng.integers(space.n))
+    return rng.uniform(space.low, space.high).astype(np.float32)
+
+
+def _scene(pos: Any, landmark: Any) -> dict[str, Any]:
+    return {
+        "pos": np.asarray(pos, np.float64).reshape(-1, 2),
+        "landmark": np.asarray(landmark, np.float64).reshape(-1, 2),
+    }
+
+
+def _count(image: Any, colour: tuple[int, int, int]) -> int:
+    return int((image == np.array(colour, np.uint8)).all(axis=2).sum())
+
+
+def _draw(scene: Any, start: Any = None, env_id: str = SPREAD, **params: Any) -> Any:
+    spec = gpu_zoo.spec(env_id)
+    screen = Screen(spec, "rgb_array", 10)
+    image = screen.show(scene, scene if start is None else start, spec.resolve(params))
+    screen.close()
+    return image
+
+
+@pytest.mark.parametrize(("env_id", "params"), CASES, ids=lambda value: str(value)[-50:])
+def test_pixels_are_the_originals(env_id: str, params: dict[str, Any]) -> None:
+    ours, theirs = _pair(env_id, render_mode="rgb_array", **params)
+    compared = 0
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        ours.reset(seed=seed)
+        theirs.reset(seed=seed)
+        while theirs.agents:
+            got, wanted = ours.render(), theirs.render()
+            assert got.shape == wanted.shape == (700, 700, 3)
+            assert got.dtype == wanted.dtype == np.uint8
+            # Exact: a landmark in a wrong colour moves the mean by only 0.2.
+            np.testing.assert_array_equal(got, wanted)
+            actions = {a: _action(theirs.action_space(a), rng) for a in theirs.agents}
+            ours.step(actions)
+            theirs.step(actions)
+            compared += 1
+    assert compared == 25 * len(SEEDS)
+
+
+def test_a_picture_stays_as_it_was() -> None:
+    env, _ = _pair(SPREAD, render_mode="rgb_array")
+    env.reset(seed=0)
+    first = env.render()
+    kept = first.copy()
+    for _ in range(5):
+        env.step(dict.fromkeys(env.agents, 1))
+    assert (env.render() != kept).any()
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_rescaling_changes_radii_and_only_radii() -> None:
+    start, later = _scene([[1, 0], [-1, 0]], [[0, 1]]), _scene([[4, 0], [-4, 0]], [[0, 1]])
+    areas = {
+        rescale: _count(_draw(later, start, dynamic_rescaling=rescale), SPREAD_AGENT.colour)
+        for rescale in (True, False)
+    }
+    # Radii 0.9 / 4 of the fixed ones.
+    assert areas[False] / areas[True] == pytest.approx((4 / 0.9) ** 2, rel=0.1)
+    centre = _draw(later, start)[350, 350 + 315]
+    assert tuple(centre) == SPREAD_AGENT.colour
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        _scene(np.zeros((3, 2)), np.zeros((3, 2))),
+        _scene([[1e30, 0], [0, 0]], [[0, -1e30]]),
+        _scene([[1e-30, 0], [0, 0]], [[0, 0]]),
+        _scene([[np.nan, 0], [0.5, 0.5]], [[np.inf, 0]]),
+        _scene(np.zeros((0, 2)), np.zeros((0, 2))),
+    ],
+    ids=["origin", "far", "near", "not finite", "empty"],
+)
+def test_any_scene_draws(scene: Any) -> None:
+    for start in (scene, _scene([[1, 0]], [[0, 1]])):
+        for rescale in (True, False):
+            image = _draw(scene, start, dynamic_rescaling=rescale)
+            assert image.shape == (700, 700, 3)
+            bodies = np.isfinite(scene["pos"]).all(axis=1).sum()
+            covered = _count(image, SPREAD_AGENT.colour) + _count(image, SPREAD_LANDMARK.colour)
+            assert (covered > 0) == (bodies > 0)
+
+
+def test_render_without_a_mode_warns_as_the_original() -> None:
+    ours, theirs = _pair(SPREAD)
+    messages = []
+    for env in (ours, theirs):
+        env.reset(seed=0)
+        with pytest.warns(UserWarning) as caught:
+            assert env.render() is None
+        messages.append([str(w.message) for w in caught])
+    assert messages[0] == messages[1]
+
+
+def test_window_shows_the_same_picture(dummy_display: None) -> None:
+    shown, _ = _pair(SPREAD, render_mode="human")
+    drawn, _ = _pair(SPREAD, render_mode="rgb_array")
+    for env in (shown, drawn):
+        env.reset(seed=3)
+        env.step(dict.fromkeys(env.agents, 2))
+    # The step itself has shown the scene.
+    window = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)
+    np.testing.assert_array_equal(window, drawn.render())
+    assert pygame.display.get_surface().get_size() == SIZE
+    assert shown.render() is None
+    shown.close()
+    assert not pygame.display.get_init()
+    shown.close()
+
+
+def test_window_keeps_its_frame_rate(dummy_display: None) -> None:
+    ticks: list[float] = []
+    spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0]], [[0, 1]])
+    screen = Screen(spec, "human", 50)
+    for _ in range(6):
+        screen.show(scene, scene, spec.resolve({}))
+        ticks.append(pygame.time.get_ticks())
+    screen.close()
+    # Five pauses of 20 ms; a machine under load may take longer, never less.
+    assert ticks[-1] - ticks[0] >= 90
+
+
+def test_screens_do_not_disturb_each_other(dummy_display: None) -> None:
+    spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0], [0, 0.5]], [[0, 1]])
+    params = spec.resolve({})
+    first, second = Screen(spec, "human", 1000), Screen(spec, "human", 1000)
+    array = Screen(spec, "rgb_array", 10)
+    before = array.show(scene, scene, params)
+    first.show(scene, scene, params)
+    second.show(scene, scene, params)
+    first.close()
+    assert pygame.display.get_init(), "the second screen lost its window"
+    second.show(scene, scene, params)
+    second.close()
+    assert not pygame.display.get_init()
+    np.testing.assert_array_equal(array.show(scene, scene, params), before)
+    # mpe2 quits all of pygame when one of its environments closes.
+    first.show(scene, scene, params)
+    pygame.quit()
+    np.testing.assert_array_equal(array.show(scene, scene, params), before)
+    first.show(scene, scene, params)
+    first.close()
+
+
+def test_closing_leaves_the_rest_of_pygame_alone(dummy_display: None) -> None:
+    pygame.font.init()
+    spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0]], [[0, 1]])
+    for mode in ("human", "rgb_array"):
+        screen = Screen(spec, mode, 1000)
+        screen.show(scene, scene, spec.resolve({}))
+        assert pygame.mixer.get_init() is None, "audio was started"
+        screen.close()
+    assert pygame.font.get_init()
+
+
+@pytest.mark.parametrize("env_id", [SPREAD, TAG])
+def test_pettingzoos_own_render_test(env_id: str, dummy_display: None) -> None:
+    module = importlib.import_module(f"gpu_zoo.mpe.{env_id.rsplit('/', 1)[-1]}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        render_test(module.env)
+
+
+@pytest.mark.parametrize("env_id", [SPREAD, TAG])
+def test_picture_of_a_batch(env_id: str) -> None:
+    env = gpu_zoo.make_vec(env_id, num_envs=3)
+    with pytest.raises(ResetNeeded):
+        picture(env, 0)
+    env.reset(seed=1)
+    state = env.get_state()
+    for index in range(3):
+        scene = _scene(state["pos"][index], state["landmark"][index])
+        np.testing.assert_array_equal(picture(env, index), _draw(scene, env_id=env_id))
+    assert (picture(env, 0) != picture(env, 1)).any()
+    for index in (-1, 3):
+        with pytest.raises(IndexError, match=f"index={index}"):
+            picture(env, index)
+
+
+def test_picture_of_torch_arrays() -> None:
+    pytest.importorskip("torch")
+    pictures = []
+    for array in ("numpy", "torch"):
+        env = gpu_zoo.make_vec(SPREAD, num_envs=2, array=array)
+        env.reset(seed=1)
+        pictures.append(picture(env, 1))
+    np.testing.assert_array_equal(*pictures)
+
+
+def test_without_pygame_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(MissingDependency, match=r"pip install 'gpu-zoo\[render\]'"):
+        Screen(gpu_zoo.spec(SPREAD), "rgb_array", 10)
+
+
+def test_without_a_draw_function_the_error_says_so() -> None:
+    spec = dataclasses.replace(gpu_zoo.spec(SPREAD), render=None)
+    with pytest.raises(NotImplementedError, match=spec.id):
+        Screen(spec, "rgb_array", 10)
+
+
+def test_require_display(monkeypatch: pytest.MonkeyPatch, dummy_display: None) -> None:
+    require_display()
+    pygame.display.quit()
+    monkeypatch.setenv("SDL_VIDEODRIVER", "no_such_driver")
+    with pytest.raises(MissingDependency, match="no display"):
+        require_display()

@@ -304,6 +304,14 @@ def _memory_note(mine: Contender) -> str:
     )
 
 
+def _company_note(rows: list[Contender]) -> str:
+    """Others on the machine slow most whoever waits for all of its threads at every step."""
+    others = [share for row in rows for share in row.others]
+    crowded = sum(share > 0.1 for share in others)
+    advice = "; repeat on an idle machine before you trust a ratio" if crowded else ""
+    return f"company: others took over 0.1 cores in {crowded} of {len(others)} rounds{advice}"
+
+
 def _machine(cuda: bool, load: float) -> dict[str, Any]:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
@@ -390,18 +398,18 @@ def bench(
         device: Where gpu_zoo runs: auto, cpu or cuda. Peers that can, follow.
         json: Write the machine, the versions, every row and every round to this file.
     """
+    importlib.import_module("rich")  # if it is missing, say so now and not after minutes
     load = os.getloadavg()[0]
-    names, where = NAMES.get(env_id, {}), device
+    names = NAMES.get(env_id, {})
     rows: list[Contender] = []
     notes: list[str] = []
     builds: list[tuple[Builder, int]] = [(_drop_in, 1), *((_ours, n) for n in sorted(num_envs))]
     for build, n in builds:
         mine = _start(build, env_id, n, device, seconds)
         rows.append(mine)
-        where = mine.device
         for peer in PEERS if peers else ():
             if peer == "mpe2" or build is _ours:  # the drop-in's one rival is what it stands in for
-                theirs = _compete(mine, peer, names.get(peer, ""), where, seconds)
+                theirs = _compete(mine, peer, names.get(peer, ""), mine.device, seconds)
                 if isinstance(theirs, str):
                     notes.append(theirs)
                 else:
@@ -409,14 +417,14 @@ def bench(
         while len(mine.rates) < ROUNDS:
             mine.round()
         mine.close()
-    notes = [*dict.fromkeys(notes), _memory_note(mine)]
+    notes = [*dict.fromkeys(notes), _memory_note(mine), _company_note(rows)]
     report = {
         "title": f"{env_id}: median of rounds of about {seconds} s",
-        "machine": _machine(where == "cuda", load),
+        "machine": _machine(mine.device == "cuda", load),
         "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
         "notes": notes,
         "rows": [row.as_dict() for row in rows],
     }
-    _print(rows, report)
     if json is not None:
         json.write_text(importlib.import_module("json").dumps(report, indent=1) + "\n")
+    _print(rows, report)

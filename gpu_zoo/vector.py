@@ -430,14 +430,17 @@ class VectorEnv:
         return whole[:, start : start + field.size * tile].reshape(tiles, field.size, tile)
 
     def _untiled(self, field: StateField) -> Any:
-        flat = self._tiles(field).swapaxes(1, 2).reshape(-1, *field.shape)[: self.num_envs]
+        tiles = self._tiles(field).swapaxes(1, 2)
+        # The length is spelt out: of a field without entries -1 could not be worked out.
+        flat = tiles.reshape(tiles.shape[0] * tiles.shape[1], *field.shape)[: self.num_envs]
         return self._backend.public(_copied(flat))
 
     def _write_tiled(self, field: StateField, native: Any) -> None:
         tiles = self._tiles(field)
-        padded = _copied(tiles.swapaxes(1, 2)).reshape(-1, field.size)
-        padded[: self.num_envs] = native.reshape(self.num_envs, field.size)
-        tiles[...] = padded.reshape(tiles.shape[0], tiles.shape[2], -1).swapaxes(1, 2)
+        count, size, tile = tiles.shape
+        padded = _copied(tiles.swapaxes(1, 2)).reshape(count * tile, size)
+        padded[: self.num_envs] = native.reshape(self.num_envs, size)
+        tiles[...] = padded.reshape(count, tile, size).swapaxes(1, 2)
 
     # Checks ------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def spec(env_id: str) -> EnvSpec:
     full = [i for i in ENVIRONMENTS if env_id in (i, i.rsplit("/", 1)[-1])]
     if len(full) != 1:
         near = difflib.get_close_matches(str(env_id), list_ids(), n=3, cutoff=0.3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise UnknownEnvironment(f"no environment {env_id!r}{hint} gpu_zoo.list_ids() names all.")
     entry = ENVIRONMENTS[full[0]]
     if isinstance(entry, str):

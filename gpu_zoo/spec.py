@@ -260,7 +260,7 @@ class EnvSpec:
         for name in given:
             if name not in self.params:
                 near = difflib.get_close_matches(name, self.params, n=3, cutoff=0.4)
-                hint = f"; did you mean {' or '.join(near)}?" if near else ""
+                hint = f"; did you mean {' or '.join(near)}?" if near else "."
                 raise TypeError(
                     f"{self.id} has no parameter {name!r}{hint} It takes {', '.join(self.params)}."
                 )

@@ -349,6 +349,18 @@ class VectorEnv:
             return _copied(parts[0]) if self._copy else parts[0]
         return _concatenate(parts)
 
+    def render(self, index: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """A picture of one environment: uint8 ``(height, width, 3)``.
+
+        Raises:
+            IndexError: there is no such environment.
+            ResetNeeded: no reset yet.
+            MissingDependency: pygame is not installed.
+        """
+        from gpu_zoo.render.screen import picture
+
+        return picture(self, index)
+
     def close(self) -> None:
         """Release the environment. Arrays handed out stay valid; closing twice does nothing."""
         self.closed = True

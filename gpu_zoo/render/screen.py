@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -116,15 +117,18 @@ def require_display() -> None:
         MissingDependency: pygame is not installed, or there is no display.
     """
     pygame = _import_pygame()
+    text = "no display to open a window on"
+    displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in displays):
+        raise MissingDependency(f"{text} ($DISPLAY is not set); record a file instead")
     try:
         pygame.display.init()
-        driver = pygame.display.get_driver()
     except pygame.error as error:
-        raise MissingDependency(f"no display to open a window on ({error})") from error
+        raise MissingDependency(f"{text} ({error}); record a file instead") from error
     # Without a display SDL falls back to drawing where nobody can look, and reports success.
-    if driver in ("offscreen", "dummy", "evdev") and "SDL_VIDEODRIVER" not in os.environ:
+    if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
         pygame.display.quit()
-        raise MissingDependency(f"no display to open a window on (SDL offers only {driver!r})")
+        raise MissingDependency(f"{text} (SDL finds none); record a file instead")
 
 
 def picture(env: VectorEnv, index: int) -> npt.NDArray[np.uint8]:

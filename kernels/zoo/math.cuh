@@ -194,8 +194,6 @@ ZOO_FN float zoo_trig(float x, u32 quarter) {
   c = w + (((1.0f - w) - h) + c);
   float y = turn & 1u ? c : s;
   y = turn & 2u ? -y : y;
-  y = y > 1.0f ? 1.0f : y;
-  y = y < -1.0f ? -1.0f : y;
   return x - x == 0.0f ? y : ZOO_NAN_F;
 }
 
@@ -219,8 +217,6 @@ ZOO_FN double zoo_trig(double x, u32 quarter) {
   c = w + (((1.0 - w) - h) + (z * z * c + r * lo));
   double y = turn & 1u ? c : s;
   y = turn & 2u ? -y : y;
-  y = y > 1.0 ? 1.0 : y;
-  y = y < -1.0 ? -1.0 : y;
   return x - x == 0.0 ? y : ZOO_NAN_D;
 }
 

@@ -1,4 +1,4 @@
-"""zoo/math.cuh: errors in ulp over whole ranges, special values, and the same bits however built."""
+"""zoo/math.cuh: errors in ulp, special values, and the same bits however it is compiled."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
+
 from .harness import FAST, PLAIN, TRAPPING, Array, apply, build
 
 NAMES = ("exp", "log", "log1p", "sin", "cos", "logaddexp0", "sqrt", "floor")
@@ -98,10 +99,10 @@ def worst(name: str, x: Array, want_type: type[np.floating]) -> float:
 
 
 def float_points(name: str) -> Array:
-    patterns = np.arange(0, 2**32, 1021, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    patterns = np.arange(0, 2**32, 2053, dtype=np.uint64).astype(np.uint32).view(np.float32)
     edge = TRIG_RANGE[np.float32] if name in ("sin", "cos") else 110.0
-    dense = np.linspace(-edge, edge, 1_000_001, dtype=np.float32)
-    near_one = np.linspace(-1, 3, 1_000_001, dtype=np.float32)
+    dense = np.linspace(-edge, edge, 500_001, dtype=np.float32)
+    near_one = np.linspace(-1, 3, 500_001, dtype=np.float32)
     turns = (np.arange(1, 6367) * (math.pi / 2)).astype(np.float32)
     return np.concatenate([patterns, dense, near_one, borders(np.float32), around(turns, 2)])
 
@@ -128,10 +129,12 @@ def test_float_error(name: str) -> None:
     assert worst(name, float_points(name), np.float64) <= FLOAT_BOUNDS[name]
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double")
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double"
+)
 @pytest.mark.parametrize("name", DOUBLE_BOUNDS)
 def test_double_error(name: str) -> None:
-    assert worst(name, double_points(name, 400_000), np.longdouble) <= DOUBLE_BOUNDS[name]
+    assert worst(name, double_points(name, 200_000), np.longdouble) <= DOUBLE_BOUNDS[name]
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "log1p", "sin", "cos"])
@@ -194,7 +197,7 @@ def test_sqrt_and_floor_are_exact(dtype: type[np.floating]) -> None:
 @pytest.mark.parametrize("flags", [PLAIN, TRAPPING], ids=["O0", "trapping"])
 @pytest.mark.parametrize("name", NAMES)
 def test_same_bits_however_compiled(name: str, flags: tuple[str, ...]) -> None:
-    float_patterns = np.arange(0, 2**32, 8209, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    float_patterns = np.arange(0, 2**32, 16411, dtype=np.uint64).astype(np.uint32).view(np.float32)
     for x in (float_patterns, borders(np.float32), double_points(name, 20_000)):
         if name in ("sqrt", "floor"):  # the hardware's NaN may have either sign
             x = x[x >= 0]

@@ -83,17 +83,19 @@ def test_pixels_are_the_originals(env_id: str, params: dict[str, Any]) -> None:
         rng = np.random.default_rng(seed)
         ours.reset(seed=seed)
         theirs.reset(seed=seed)
-        while theirs.agents:
+        for step in range(26):
+            if step % 5:
+                actions = {a: _action(theirs.action_space(a), rng) for a in theirs.agents}
+                ours.step(actions)
+                theirs.step(actions)
+                continue
             got, wanted = ours.render(), theirs.render()
             assert got.shape == wanted.shape == (700, 700, 3)
             assert got.dtype == wanted.dtype == np.uint8
             # Exact: a landmark in a wrong colour moves the mean by only 0.2.
             np.testing.assert_array_equal(got, wanted)
-            actions = {a: _action(theirs.action_space(a), rng) for a in theirs.agents}
-            ours.step(actions)
-            theirs.step(actions)
             compared += 1
-    assert compared == 25 * len(SEEDS)
+    assert compared == 6 * len(SEEDS)
 
 
 def test_a_picture_stays_as_it_was() -> None:
@@ -108,15 +110,13 @@ def test_a_picture_stays_as_it_was() -> None:
 
 
 def test_rescaling_changes_radii_and_only_radii() -> None:
-    start, later = _scene([[1, 0], [-1, 0]], [[0, 1]]), _scene([[4, 0], [-4, 0]], [[0, 1]])
-    areas = {
-        rescale: _count(_draw(later, start, dynamic_rescaling=rescale), SPREAD_AGENT.colour)
-        for rescale in (True, False)
-    }
-    # Radii 0.9 / 4 of the fixed ones.
-    assert areas[False] / areas[True] == pytest.approx((4 / 0.9) ** 2, rel=0.1)
-    centre = _draw(later, start)[350, 350 + 315]
-    assert tuple(centre) == SPREAD_AGENT.colour
+    start, later = _scene([[0, 0]], [[1, 0]]), _scene([[0, 0]], [[4, 0]])
+    # The border takes a pixel off the radius.
+    for rescale, radius in ((False, int(52.5) - 1), (True, int(52.5 * 0.9 / 4) - 1)):
+        image = _draw(later, start, dynamic_rescaling=rescale)
+        assert _count(image, SPREAD_AGENT.colour) == pytest.approx(np.pi * radius**2, rel=0.1)
+        assert tuple(image[350, 350]) == SPREAD_AGENT.colour
+        assert tuple(image[350, 350 + 315 - 1]) == SPREAD_LANDMARK.colour
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,10 @@ def test_any_scene_draws(scene: Any) -> None:
         for rescale in (True, False):
             image = _draw(scene, start, dynamic_rescaling=rescale)
             assert image.shape == (700, 700, 3)
-            bodies = np.isfinite(scene["pos"]).all(axis=1).sum()
-            covered = _count(image, SPREAD_AGENT.colour) + _count(image, SPREAD_LANDMARK.colour)
-            assert (covered > 0) == (bodies > 0)
+            # Seen from very far a body is smaller than a pixel; from anywhere else it is there.
+            if 0 < np.abs(scene["pos"]).max(initial=0.0) < 1e6:
+                # Seen from very near, the last body covers all others.
+                assert any(_count(image, look.colour) for look in (SPREAD_AGENT, SPREAD_LANDMARK))
 
 
 def test_render_without_a_mode_warns_as_the_original() -> None:
@@ -264,3 +265,16 @@ def test_require_display(monkeypatch: pytest.MonkeyPatch, dummy_display: None) -
     monkeypatch.setenv("SDL_VIDEODRIVER", "no_such_driver")
     with pytest.raises(MissingDependency, match="no display"):
         require_display()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="others always have a display")
+@pytest.mark.parametrize("display", [None, ":987654"])
+def test_a_display_that_is_not_there(monkeypatch: pytest.MonkeyPatch, display: str | None) -> None:
+    pygame.display.quit()
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    if display is not None:
+        monkeypatch.setenv("DISPLAY", display)
+    with pytest.raises(MissingDependency, match="no display"):
+        require_display()
+    assert not pygame.display.get_init()

@@ -1,0 +1,53 @@
+"""Checkpoints on disk: a file is either the old one or the new one, never half of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+FORMAT = "gpu_zoo checkpoint 1"
+
+
+class CheckpointError(ValueError):
+    """A file that is missing, broken, or no checkpoint of ours."""
+
+
+def save(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` (tensors, numbers, strings, and lists and dicts of them) to ``path``.
+
+    The content goes to a new file in the same folder, which then takes the old one's place in one
+    step. Whatever happens in between, ``path`` holds a whole checkpoint.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            torch.save({"format": FORMAT, **content}, file)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave the new name on an empty file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """Read what :func:`save` wrote, its tensors on the CPU. Runs no code from the file.
+
+    Raises:
+        CheckpointError: the file is missing, broken or something else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises a dozen kinds, some of them many lines long
+        raise CheckpointError(f"{path}: broken, or not a checkpoint of gpu_zoo") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: not a checkpoint of gpu_zoo, or of another version")
+    return content

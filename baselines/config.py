@@ -1,0 +1,118 @@
+"""Hyper-parameters of PPO, and where the tuned ones are found."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gpu_zoo
+
+CONFIGS = Path(__file__).parent / "configs"
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Hyper-parameters. Those tuned for an environment come from :func:`default_config`.
+
+    Attributes:
+        total_steps: environment steps to train for, whatever the number of agents; rounded up to
+            whole iterations of ``num_envs * horizon``.
+        num_envs: environments stepped at once.
+        horizon: steps of each environment between two updates.
+        epochs: passes over the data of one iteration.
+        minibatches: gradient steps a pass.
+        learning_rate: Adam's step size at the start.
+        anneal: let the learning rate fall to 0 linearly over the run.
+        gamma: discount a step.
+        gae_lambda: weight of long against short horizons in the advantage estimate.
+        clip: how far the probability ratio may move from 1 before its gradient is cut.
+        value_clip: how far a value may move from its old one before its gradient is cut; None to
+            leave values free.
+        entropy_coef: weight of the entropy bonus.
+        value_coef: weight of the value loss.
+        max_grad_norm: gradients are scaled down to this norm, for each group's network.
+        target_kl: end an iteration's passes once the policy has moved this far; None never does.
+            Waits for the device once a pass.
+        hidden: widths of the hidden layers, of actor and critic each.
+        stagger: start the first episodes at different clocks, spread evenly over the time limit,
+            so that environments do not all end theirs in the same step of every iteration.
+        seed: of weights, actions, shuffling and environments.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:<index>"``, or ``"auto"``: CUDA where it works.
+        checkpoint: file to save to, during and after the run; None saves nothing.
+        checkpoint_interval: iterations between two saves.
+        log_dir: folder for TensorBoard; None writes nothing.
+        progress: show a progress line in the terminal.
+    """
+
+    total_steps: int = 2_000_000
+    num_envs: int = 256
+    horizon: int = 32
+    epochs: int = 4
+    minibatches: int = 4
+    learning_rate: float = 1e-3
+    anneal: bool = True
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    value_clip: float | None = None
+    entropy_coef: float = 0.01
+    value_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    target_kl: float | None = None
+    hidden: tuple[int, ...] = (64, 64)
+    stagger: bool = True
+    seed: int = 0
+    device: str = "auto"
+    checkpoint: str | None = None
+    checkpoint_interval: int = 50
+    log_dir: str | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))  # JSON only has lists
+        for name in ("total_steps", "num_envs", "horizon", "epochs", "minibatches"):
+            self._expect(name, int, "an int of at least 1", lambda v: v >= 1)
+        self._expect("checkpoint_interval", int, "an int of at least 1", lambda v: v >= 1)
+        self._expect("seed", int, "an int, 0 <= seed < 2**31", lambda v: 0 <= v < 2**31)
+        for name in ("learning_rate", "clip", "max_grad_norm"):
+            self._expect(name, float, "a number above 0", lambda v: 0 < v < math.inf)
+        for name in ("entropy_coef", "value_coef"):
+            self._expect(name, float, "a number of at least 0", lambda v: 0 <= v < math.inf)
+        for name in ("gamma", "gae_lambda"):
+            self._expect(name, float, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+        for name in ("value_clip", "target_kl"):
+            if getattr(self, name) is not None:
+                self._expect(name, float, "a number above 0, or None", lambda v: 0 < v < math.inf)
+        for name in ("anneal", "stagger", "progress"):
+            self._expect(name, bool, "True or False", lambda v: True)
+        self._expect(
+            "hidden", tuple, "ints of at least 1",
+            lambda v: all(isinstance(width, int) and width >= 1 for width in v),
+        )  # fmt: skip
+        limit = self.num_envs * self.horizon
+        self._expect(
+            "minibatches", int, f"at most num_envs * horizon = {limit}", lambda v: v <= limit
+        )
+
+    def _expect(self, name: str, kind: type, what: str, holds: Callable[[Any], bool]) -> None:
+        value = getattr(self, name)
+        right = isinstance(value, (int, float) if kind is float else kind)
+        if not right or (isinstance(value, bool) and kind is not bool) or not holds(value):
+            raise ValueError(f"{name}={value!r}: expected {what}")
+
+
+def default_config(env_id: str, **changes: Any) -> PPOConfig:
+    """The tuned hyper-parameters of an environment, from ``baselines/configs``, with changes.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: a change to something that is no hyper-parameter.
+        ValueError: a value out of range.
+    """
+    path = CONFIGS / f"{gpu_zoo.spec(env_id).name}.json"
+    tuned = json.loads(path.read_text()) if path.is_file() else {}
+    return replace(PPOConfig(**tuned), **changes)

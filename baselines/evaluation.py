@@ -1,0 +1,230 @@
+"""Trained policies: load them, let them act anywhere, measure them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+import gpu_zoo
+from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.spec import GroupLayout
+
+MAX_PARALLEL = 4096  # environments an evaluation steps at once
+
+
+def make_networks(
+    env_id: str, env_params: Mapping[str, Any], hidden: tuple[int, ...], seed: int
+) -> dict[str, ActorCritic]:
+    """A fresh network for every group of agents of an environment, on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        group.name: ActorCritic(group.obs_size, group.actions.space(), hidden, generator)
+        for group in _layout(env_id, env_params)
+    }
+
+
+def _layout(env_id: str, env_params: Mapping[str, Any]) -> tuple[GroupLayout, ...]:
+    spec = gpu_zoo.spec(env_id)
+    return spec.layout(spec.resolve(env_params))
+
+
+class Policy:
+    """What training gives: one network for each group of agents, and the game they were made for.
+
+    Attributes:
+        env_id: the environment.
+        env_params: its parameters.
+        networks: by group of agents.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        env_params: Mapping[str, Any],
+        networks: Mapping[str, ActorCritic],
+        seed: int = 0,
+    ) -> None:
+        self.env_id = env_id
+        self.env_params = dict(env_params)
+        self.networks = dict(networks)
+        self.device = next(next(iter(self.networks.values())).parameters()).device
+        self._generator = torch.Generator(self.device).manual_seed(seed)
+        self._group_of = {
+            agent: group.name for group in _layout(env_id, env_params) for agent in group.agents
+        }
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
+        """The policy in a checkpoint; ``seed`` is for the actions it will sample.
+
+        Raises:
+            CheckpointError: the file is missing, broken or no checkpoint.
+        """
+        content = checkpoint.load(path)
+        env_id, env_params = content["env_id"], content["env_params"]
+        networks = make_networks(env_id, env_params, tuple(content["config"]["hidden"]), seed)
+        for group, network in networks.items():
+            network.load_state_dict(content["learners"][group]["network"])
+            network.to(device)
+        return cls(env_id, env_params, networks, seed)
+
+    @torch.inference_mode()
+    def act(
+        self, observations: Mapping[str, npt.NDArray[Any]], deterministic: bool = False
+    ) -> dict[str, Any]:
+        """Actions by agent, for one environment or a batch, from NumPy observations.
+
+        Args:
+            observations: agent to array ``(n,)`` or ``(batch, n)``; any subset of the agents.
+            deterministic: the likeliest action instead of a sampled one.
+
+        Returns:
+            Agent to int or float32 array ``(size,)``; for a batch to an array ``(batch, ...)``.
+        """
+        actions: dict[str, Any] = {}
+        for agent, observation in observations.items():
+            network = self.networks[self._group_of[agent]]
+            tensor = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
+            action = choose(network, tensor, self._generator, deterministic).cpu().numpy()
+            actions[agent] = int(action) if action.ndim == 0 else action
+        return actions
+
+
+def choose(
+    network: ActorCritic, observations: Tensor, generator: torch.Generator, deterministic: bool
+) -> Tensor:
+    """Actions as the environment takes them."""
+    if deterministic:
+        return network.head.to_env(network.best(observations))
+    return network.head.to_env(network.act(observations, generator)[0])
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over episodes and its standard error."""
+
+    mean: float
+    stderr: float
+
+    @classmethod
+    def of(cls, returns: Tensor) -> Score:
+        """The score of one return an episode."""
+        count = returns.numel()
+        error = float(returns.std()) / count**0.5 if count > 1 else float("nan")
+        return cls(float(returns.mean()), error)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns of whole episodes.
+
+    Attributes:
+        episodes: how many were played.
+        agents: by agent.
+        groups: by group, each episode's return being the mean over the group's agents.
+        mean: the same over all agents.
+    """
+
+    episodes: int
+    agents: dict[str, Score]
+    groups: dict[str, Score]
+    mean: Score
+
+
+@torch.inference_mode()
+def evaluate(
+    policy: Policy | None,
+    env_id: str | None = None,
+    episodes: int = 1000,
+    *,
+    env_params: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    deterministic: bool = False,
+    seed: int = 2**40,
+) -> Evaluation:
+    """Play whole episodes and average their returns.
+
+    Every environment plays a number of episodes fixed beforehand, so that short episodes are not
+    counted more often than long ones.
+
+    Args:
+        policy: what plays; None acts uniformly at random.
+        env_id: the environment; by default the policy's own.
+        episodes: how many to play.
+        env_params: parameters of the environment; by default those the policy was trained with.
+        device: where to play.
+        deterministic: likeliest instead of sampled actions.
+        seed: environment i is seeded with ``seed + i``. The default is far from training's seeds.
+    """
+    if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 1:
+        raise ValueError(f"episodes={episodes!r}: expected an int of at least 1")
+    if env_id is None:
+        if policy is None:
+            raise ValueError("env_id=None: expected an id, as there is no policy to take it from")
+        env_id = policy.env_id
+    if env_params is None:
+        env_params = policy.env_params if policy is not None else {}
+    num_envs = min(episodes, MAX_PARALLEL)
+    env = gpu_zoo.make_vec(env_id, num_envs, device=device, array="torch", **env_params)
+    returns = _play(env, policy, episodes, deterministic, seed).cpu()
+    names = [agent for group in env.group.values() for agent in group.agents]
+    column = {agent: i for i, agent in enumerate(names)}
+    groups = {
+        name: Score.of(returns[:, [column[a] for a in group.agents]].mean(1))
+        for name, group in env.group.items()
+    }
+    agents = {agent: Score.of(returns[:, i]) for agent, i in column.items()}
+    return Evaluation(episodes, agents, groups, Score.of(returns.mean(1)))
+
+
+def _play(
+    env: gpu_zoo.VectorEnv, policy: Policy | None, episodes: int, deterministic: bool, seed: int
+) -> Tensor:
+    """Returns of ``episodes`` episodes, ``(episodes, agents)``."""
+    buffers = list(env.group.items())
+    device = buffers[0][1].observations.device
+    generator = torch.Generator(device).manual_seed(seed)
+    networks = {} if policy is None else copy.deepcopy(policy.networks)  # .to() works in place
+    for network in networks.values():
+        network.to(device)
+    num_envs, rounds = env.num_envs, -(-episodes // env.num_envs)
+    environment = torch.arange(num_envs, device=device)
+    # Environment i plays episodes i, i + num_envs, i + 2 * num_envs, ...
+    quota = rounds - (environment + (rounds - 1) * num_envs >= episodes).long()
+    played = torch.zeros_like(quota)
+    returns = torch.zeros(rounds, num_envs, len(env.agents), dtype=torch.float64, device=device)
+    env.reset(seed=seed)
+    while bool((played < quota).any()):
+        for name, group in buffers:
+            if policy is None:
+                group.actions.copy_(_random_actions(group.action_space, group.actions, generator))
+            else:
+                action = choose(networks[name], group.observations, generator, deterministic)
+                group.actions.copy_(action)
+        _, _, _, _, infos = env.step()
+        counted = infos["_episode"] & (played < quota)
+        ended = torch.cat([group.last_returns for _, group in buffers], 1)
+        row = played.clamp(max=rounds - 1)
+        returns[row, environment] = torch.where(
+            counted.unsqueeze(1), ended.double(), returns[row, environment]
+        )
+        played += counted
+    return returns.reshape(-1, len(env.agents))[:episodes]
+
+
+def _random_actions(space: spaces.Space[Any], like: Tensor, generator: torch.Generator) -> Tensor:
+    if isinstance(space, spaces.Discrete):
+        return torch.empty_like(like).random_(0, int(space.n), generator=generator)
+    assert isinstance(space, spaces.Box)
+    low, high = float(np.min(space.low)), float(np.max(space.high))
+    return torch.empty_like(like).uniform_(low, high, generator=generator)

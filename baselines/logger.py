@@ -1,0 +1,69 @@
+"""Progress of a training run: one line in the terminal, and TensorBoard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Logger:
+    """Shows and records scalars by environment step; a context manager.
+
+    Args:
+        total_steps: environment steps of the whole run.
+        start: environment steps already made, after a resume.
+        progress: show a line with returns, environment steps a second and time left.
+        log_dir: folder for TensorBoard's event files, or None.
+    """
+
+    def __init__(
+        self, total_steps: int, start: int, progress: bool, log_dir: str | Path | None
+    ) -> None:
+        self._started = time.perf_counter()
+        self._start = start
+        self._bar = Progress(
+            TextColumn("{task.percentage:3.0f}%"),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            disable=not progress,
+        )
+        self._task = self._bar.add_task("", total=total_steps, completed=start)
+        self._writer = None
+        if log_dir is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # Points after the checkpoint belong to the run that was cut short.
+            self._writer = SummaryWriter(str(log_dir), purge_step=start if start else None)
+
+    def log(self, step: int, returns: Mapping[str, float], scalars: Mapping[str, float]) -> None:
+        """Record mean ``returns`` by group and other ``scalars`` at environment step ``step``."""
+        speed = (step - self._start) / (time.perf_counter() - self._started)
+        shown = "  ".join(f"{group} {value:.2f}" for group, value in returns.items())
+        self._bar.update(
+            self._task, completed=step, description=f"return: {shown}  {speed:,.0f} steps/s"
+        )
+        if self._writer is None:
+            return
+        everything = {"steps_per_second": speed, **scalars}
+        everything.update({f"{group}/return": value for group, value in returns.items()})
+        for name, value in everything.items():
+            self._writer.add_scalar(name, value, step)
+
+    def __enter__(self) -> Logger:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,353 @@
+"""Proximal policy optimisation for groups of agents, on the device from start to end.
+
+Every group of agents with the same spaces shares one policy and one value function, both of which
+see an agent's own observation only (independent PPO). All groups learn at once.
+
+    result = train("mpe/simple_spread_v3")
+    evaluate(result.policy)
+
+The file reads from top to bottom: the loss, one group's learner, and the loop over all of them.
+Hyper-parameters are in config.py, storage and advantages in rollout.py.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import gpu_zoo
+from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines.config import PPOConfig, default_config
+from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
+from gpu_zoo.baselines.logger import Logger
+from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.baselines.rollout import Rollout, advantages, next_values
+from gpu_zoo.vector import GroupBuffers
+
+__all__ = [
+    "Evaluation", "PPOConfig", "Policy", "Score", "TrainResult", "Update",
+    "default_config", "evaluate", "resume", "train",
+]  # fmt: skip
+
+METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+
+
+# Learning --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples to learn from, one a row: agents, environments and times no longer matter."""
+
+    observations: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def __getitem__(self, rows: Tensor) -> Batch:
+        return Batch(*(tensor.index_select(0, rows) for tensor in vars(self).values()))
+
+
+def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor, Tensor]:
+    """The loss to descend, and ``METRICS`` as one tensor."""
+    log_probs, entropy = network.log_prob_and_entropy(batch.observations, batch.actions)
+    log_ratio = log_probs - batch.log_probs
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+    policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages).mean()
+
+    values = network.value(batch.observations)
+    value_loss = (values - batch.returns).square()
+    if config.value_clip is not None:
+        moved = (values - batch.values).clamp(-config.value_clip, config.value_clip)
+        value_loss = torch.max(value_loss, (batch.values + moved - batch.returns).square())
+
+    total = (
+        policy_loss + config.value_coef * value_loss.mean() - config.entropy_coef * entropy.mean()
+    )
+    with torch.no_grad():
+        kl = (ratio - 1 - log_ratio).mean()  # an estimate that is never negative
+        cut = ((ratio - 1).abs() > config.clip).float().mean()
+    metrics = (policy_loss, value_loss.mean(), entropy.mean(), kl, cut)
+    return total, torch.stack([metric.detach() for metric in metrics])
+
+
+class Learner:
+    """One group of agents: its buffers in the environment, its network and its rollout."""
+
+    def __init__(self, group: GroupBuffers, network: ActorCritic, config: PPOConfig) -> None:
+        device = group.rewards.device
+        self.group = group
+        self.config = config
+        self.network = network.to(device)
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
+        )
+        self.rollout = Rollout(config.horizon, group, self.network)
+        self.return_sum = torch.zeros((), dtype=torch.float64, device=device)
+
+    def act(self, t: int, generator: torch.Generator) -> None:
+        """Note what the group sees, and write its actions where the environment reads them."""
+        rollout, network = self.rollout, self.network
+        observations = rollout.observations[t].copy_(self.group.observations)
+        actions, log_probs = network.act(observations, generator)
+        rollout.actions[t] = actions
+        rollout.log_probs[t] = log_probs
+        rollout.values[t] = network.value(observations)
+        self.group.actions.copy_(network.head.to_env(actions))
+
+    def record(self, t: int, done: Tensor, counted: Tensor) -> None:
+        """Note what the step gave; add the returns of the episodes in ``counted``."""
+        rollout, group = self.rollout, self.group
+        rollout.rewards[t] = group.rewards
+        rollout.terminated[t] = group.terminations
+        rollout.truncated[t] = group.truncations
+        rollout.final_observations[t] = group.final_observations
+        rollout.done[t] = done
+        returns = group.last_returns.mean(1, dtype=torch.float64)
+        self.return_sum += torch.where(counted, returns, 0.0).sum()
+
+    def prepare(self) -> Batch:
+        """Turn the full rollout into samples."""
+        rollout, config = self.rollout, self.config
+        last = rollout.observations[-1].copy_(self.group.observations)
+        rollout.values[-1] = self.network.value(last)
+        values = rollout.values[:-1]
+        ended = rollout.terminated | rollout.truncated | rollout.done.unsqueeze(-1)
+        advantage = advantages(
+            rollout.rewards,
+            values,
+            next_values(rollout, self.network),
+            rollout.terminated,
+            ended,
+            config.gamma,
+            config.gae_lambda,
+        )
+        normalised = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        rows = (
+            rollout.observations[:-1], rollout.actions, rollout.log_probs,
+            values, normalised, advantage + values,
+        )  # fmt: skip
+        return Batch(*(tensor.flatten(0, 2) for tensor in rows))
+
+    def learn(self, batch: Batch, learning_rate: float, generator: torch.Generator) -> Tensor:
+        """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps."""
+        config, parameters = self.config, list(self.network.parameters())
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        history: list[Tensor] = []
+        for _ in range(config.epochs):
+            order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
+            for rows in order.chunk(config.minibatches):
+                total, metrics = loss(self.network, batch[rows], config)
+                self.optimizer.zero_grad()
+                total.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+                self.optimizer.step()
+                history.append(metrics)
+            if config.target_kl is not None and float(history[-1][3]) > config.target_kl:
+                break
+        return torch.stack(history).mean(0)
+
+
+# The loop --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Update:
+    """One iteration: ``horizon`` steps of all environments, then learning from them.
+
+    Attributes:
+        index: iterations so far, this one included.
+        env_steps: environment steps so far.
+        episodes: how many ended in this iteration, those with a staggered start not counted.
+        returns: by group, their mean return, itself a mean over the group's agents; empty if no
+            episode ended.
+        losses: means over the gradient steps, named ``<group>/<metric>``.
+        seconds: since the run began, stops not counted.
+    """
+
+    index: int
+    env_steps: int
+    episodes: int
+    returns: dict[str, float]
+    losses: dict[str, float]
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What :func:`train` returns.
+
+    Attributes:
+        policy: the trained policy.
+        curve: one entry an iteration.
+    """
+
+    policy: Policy
+    curve: list[Update]
+
+
+class Trainer:
+    """All that a run consists of, and that a checkpoint holds."""
+
+    def __init__(self, env_id: str, config: PPOConfig, env_params: Mapping[str, Any]) -> None:
+        self.env_id, self.config, self.env_params = env_id, config, dict(env_params)
+        self.env = gpu_zoo.make_vec(
+            env_id, config.num_envs, device=config.device, array="torch", **env_params
+        )
+        networks = make_networks(env_id, env_params, config.hidden, config.seed)
+        self.learners = {
+            name: Learner(group, networks[name], config) for name, group in self.env.group.items()
+        }
+        device = next(iter(self.env.group.values())).rewards.device
+        self.generator = torch.Generator(device).manual_seed(config.seed)
+        self.env.reset(seed=config.seed * config.num_envs)  # no two seeds share an environment
+        self.whole = torch.full((config.num_envs,), not config.stagger, device=device)
+        if config.stagger:
+            self._stagger()
+        self.curve: list[Update] = []
+
+    def _stagger(self) -> None:
+        """Only the clock moves: environments start their first episode, but late in its time.
+
+        To play random steps instead would cost up to a whole episode. The returns of these
+        shortened episodes are not counted.
+        """
+        steps = self.env.get_state()["steps"]
+        limit = int(self.env.params.get("max_cycles") or 1)
+        spread = torch.arange(len(steps), device=steps.device) * limit // len(steps)
+        self.env.set_state({"steps": spread.to(steps.dtype)})
+
+    @torch.inference_mode()
+    def collect(self) -> Tensor:
+        """Fill every group's rollout; how many whole episodes ended."""
+        episodes = torch.zeros((), dtype=torch.float64, device=self.whole.device)
+        for learner in self.learners.values():
+            learner.return_sum.zero_()
+        for t in range(self.config.horizon):
+            for learner in self.learners.values():
+                learner.act(t, self.generator)
+            _, _, _, _, infos = self.env.step()
+            done = infos["_episode"]
+            counted = done & self.whole
+            for learner in self.learners.values():
+                learner.record(t, done, counted)
+            episodes += counted.sum()
+            self.whole |= done
+        return episodes
+
+    def iterate(self, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
+        """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
+        progress = len(self.curve) / updates if self.config.anneal else 0.0
+        episodes = self.collect()
+        metrics = [episodes.unsqueeze(0)]
+        for learner in self.learners.values():
+            with torch.no_grad():
+                batch = learner.prepare()
+            losses = learner.learn(
+                batch, self.config.learning_rate * (1 - progress), self.generator
+            )
+            metrics += [learner.return_sum.unsqueeze(0), losses.double()]
+        count, *rest = torch.cat(metrics).tolist()
+        names = [f"{group}/{m}" for group in self.learners for m in ("return", *METRICS)]
+        values = dict(zip(names, rest, strict=True))
+        sums = {group: values.pop(f"{group}/return") for group in self.learners}
+        return int(count), {g: s / count for g, s in sums.items() if count}, values
+
+    def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
+        """Iterate to the end of the run, saving now and then."""
+        config, a_step = self.config, self.config.num_envs * self.config.horizon
+        updates = math.ceil(config.total_steps / a_step)
+        before = self.curve[-1].seconds if self.curve else 0.0
+        begun = time.perf_counter()
+        start = len(self.curve) * a_step
+        with Logger(updates * a_step, start, config.progress, config.log_dir) as logger:
+            while len(self.curve) < updates:
+                index = len(self.curve) + 1
+                measured = self.iterate(updates)
+                seconds = before + time.perf_counter() - begun
+                update = Update(index, index * a_step, *measured, seconds)
+                self.curve.append(update)
+                logger.log(update.env_steps, update.returns, update.losses)
+                due = index % config.checkpoint_interval == 0 or index == updates
+                if config.checkpoint and due:
+                    checkpoint.save(config.checkpoint, self.state_dict())
+                if on_update is not None:
+                    on_update(update)
+        networks = {name: learner.network for name, learner in self.learners.items()}
+        return TrainResult(Policy(self.env_id, self.env_params, networks, config.seed), self.curve)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on."""
+        return {
+            "env_id": self.env_id,
+            "env_params": self.env_params,
+            "config": asdict(self.config),
+            "curve": [asdict(update) for update in self.curve],
+            "env": self.env.get_state(),
+            "whole": self.whole,
+            "generator": self.generator.get_state(),
+            "learners": {
+                name: {
+                    "network": learner.network.state_dict(),
+                    "optimizer": learner.optimizer.state_dict(),
+                }
+                for name, learner in self.learners.items()
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`state_dict` gave."""
+        self.curve = [Update(**update) for update in state["curve"]]
+        self.env.set_state(state["env"])
+        self.whole.copy_(state["whole"])
+        self.generator.set_state(state["generator"])
+        for name, saved in state["learners"].items():
+            self.learners[name].network.load_state_dict(saved["network"])
+            self.learners[name].optimizer.load_state_dict(saved["optimizer"])
+
+
+def train(
+    env_id: str,
+    config: PPOConfig | None = None,
+    env_params: Mapping[str, Any] | None = None,
+    *,
+    on_update: Callable[[Update], None] | None = None,
+) -> TrainResult:
+    """Train one policy for each group of agents of an environment.
+
+    On the CPU the same seed gives the same curve, bit for bit, with the same number of threads.
+
+    Args:
+        env_id: such as ``"mpe/simple_spread_v3"``.
+        config: hyper-parameters; by default those of :func:`default_config`.
+        env_params: parameters of the environment.
+        on_update: called after every iteration.
+
+    Raises:
+        KeyError: no such environment.
+        ValueError: a parameter out of range.
+    """
+    config = default_config(env_id) if config is None else config
+    return Trainer(env_id, config, env_params or {}).run(on_update)
+
+
+def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
+    """Go on with a run from its checkpoint, exactly as if it had never stopped.
+
+    Raises:
+        CheckpointError: the file is missing, broken or no checkpoint.
+    """
+    state = checkpoint.load(path)
+    trainer = Trainer(state["env_id"], PPOConfig(**state["config"]), state["env_params"])
+    trainer.load_state_dict(state)
+    return trainer.run(on_update)

@@ -1,0 +1,71 @@
+"""Rollout storage and advantage estimates, for all environments and agents of a group at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.vector import GroupBuffers
+
+
+class Rollout:
+    """What one group of agents saw and did: ``(horizon, num_envs, agents, ...)``, time first."""
+
+    def __init__(self, horizon: int, group: GroupBuffers, network: ActorCritic) -> None:
+        lanes = tuple(group.rewards.shape)
+        device, head = group.rewards.device, network.head
+
+        def store(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        obs_size = group.observations.shape[-1]
+        self.observations = store(horizon + 1, *lanes, obs_size)
+        self.final_observations = store(horizon, *lanes, obs_size)
+        self.actions = store(horizon, *lanes, *head.action_shape, dtype=head.action_dtype)
+        self.log_probs = store(horizon, *lanes)
+        self.values = store(horizon + 1, *lanes)
+        self.rewards = store(horizon, *lanes)
+        self.terminated = store(horizon, *lanes, dtype=torch.bool)
+        self.truncated = store(horizon, *lanes, dtype=torch.bool)
+        self.done = store(horizon, lanes[0], dtype=torch.bool)  # the environment began anew
+
+
+def advantages(
+    rewards: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    terminated: Tensor,
+    ended: Tensor,
+    gamma: float,
+    gae_lambda: float,
+) -> Tensor:
+    """Generalised advantage estimates, all tensors ``(T, ...)``.
+
+    Args:
+        rewards: of each step.
+        values: of the observation before the step.
+        next_values: of the observation the step led to, in the same episode.
+        terminated: the episode ended for good, so nothing of worth follows.
+        ended: an episode's last step, for whatever reason; nothing flows back over it.
+        gamma: discount a step.
+        gae_lambda: decay of the sum over steps.
+    """
+    deltas = rewards + gamma * next_values * ~terminated - values
+    decay = gamma * gae_lambda * ~ended
+    result = torch.empty_like(deltas)
+    following = torch.zeros_like(deltas[0])
+    for t in reversed(range(len(deltas))):
+        following = torch.addcmul(deltas[t], decay[t], following, out=result[t])
+    return result
+
+
+def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:
+    """Values of what each step led to.
+
+    Where an episode ended, the buffers already hold the next one's first observation, so the value
+    comes from the final observation. Elsewhere it is the next step's.
+    """
+    values = rollout.values[1:].clone()
+    values[rollout.done] = network.value(rollout.final_observations[rollout.done])
+    return values

@@ -1,0 +1,63 @@
+"""What ``gpu-zoo``'s commands take: the kinds of options, and environment parameters as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from gpu_zoo.spec import EnvSpec, Param, Value
+
+EnvId = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
+Params = Annotated[
+    list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE", name="param")
+]
+File = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class UserError(Exception):
+    """A mistake in what the user typed; the message is one line."""
+
+
+def parse_params(entry: EnvSpec, given: Sequence[str]) -> dict[str, Value]:
+    """``["N=5"]`` as ``{"N": 5}``, checked by the spec.
+
+    Raises:
+        UserError: no such parameter, or a value that it does not accept.
+    """
+    values: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--param {text}: expected NAME=VALUE, such as --param max_cycles=50")
+        param = entry.params.get(name)
+        values[name] = value if param is None else _parse(param, value)
+    with user_errors():
+        entry.resolve(values)
+    return values
+
+
+@contextmanager
+def user_errors(prefix: str = "") -> Iterator[None]:
+    """Around the checks of what the user typed: their errors are the user's, others are ours."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{prefix}{error}") from None
+
+
+def _parse(param: Param, text: str) -> Any:
+    """The text as the parameter's type, or as it is: the spec's check words the error."""
+    if param.choices is not None:
+        return next((choice for choice in param.choices if str(choice) == text), text)
+    if param.optional and text.lower() == "none":
+        return None
+    try:
+        return WORDS[text.lower()] if param.type is bool else param.type(text)
+    except (KeyError, ValueError):
+        return text

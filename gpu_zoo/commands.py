@@ -1,0 +1,326 @@
+"""The subcommands of ``gpu-zoo``, as functions from which tyro makes options and help texts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial, wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from gpu_zoo.arguments import EnvId, File, Flag, Params, UserError, parse_params, user_errors
+from gpu_zoo.baselines.config import PPOConfig, default_config
+from gpu_zoo.registry import spec
+from gpu_zoo.spec import EnvSpec, Numerics
+
+
+def run(argv: Sequence[str]) -> int:
+    """Parse the arguments, run the subcommand and return its exit code."""
+    commands: dict[str, Callable[..., int]] = {
+        "list": list_, "info": info, "train": train_command(argv), "play": play,
+        "render": render, "bench": bench, "doctor": doctor, "source": source,
+    }  # fmt: skip
+    with user_errors():
+        command = tyro.extras.subcommand_cli_from_dict(
+            {name: _deferred(function) for name, function in commands.items()},
+            prog="gpu-zoo",
+            description="Multi-agent environments that run as kernels over thousands of copies.",
+            args=argv,
+        )
+    return int(command())
+
+
+def _deferred(function: Callable[..., int]) -> Callable[..., Callable[[], int]]:
+    """The same options, but calling it only says what to call: parsing is over by then."""
+
+    @wraps(function)
+    def defer(*args: Any, **kwargs: Any) -> Callable[[], int]:
+        return partial(function, *args, **kwargs)
+
+    return defer
+
+
+def list_() -> int:
+    """List all environments."""
+    from gpu_zoo.describe import show_list
+
+    show_list()
+    return 0
+
+
+def info(env_id: EnvId, *, params: Params = [], numerics: Numerics = "fast") -> int:  # noqa: B006
+    """Show an environment: agents, observations, actions, parameters, reward, state.
+
+    Args:
+        env_id: environment, such as simple_spread_v3.
+        params: environment parameter; sizes are shown for these values.
+        numerics: numbers of the state: fast is float32, reference is float64.
+    """
+    from gpu_zoo.describe import show_info
+
+    entry = spec(env_id)
+    show_info(entry, entry.resolve(parse_params(entry, params)), numerics)
+    return 0
+
+
+def play(
+    env_id: EnvId,
+    *,
+    checkpoint: File = None,
+    record: File = None,
+    episodes: int = 1,
+    seed: int = 0,
+    params: Params = [],  # noqa: B006
+    deterministic: Flag = False,
+    reference: Flag = False,
+) -> int:
+    """Play episodes in a window or into a file: a trained policy, or random actions.
+
+    Args:
+        env_id: environment, such as simple_spread_v3.
+        checkpoint: what gpu-zoo train wrote; without one, actions are random.
+        record: write this file instead of opening a window: .gif, .png (animated too) or .mp4.
+        episodes: how many.
+        seed: of the first episode; the next one has the next seed.
+        params: environment parameter; the others are as in training.
+        deterministic: take the likeliest action instead of drawing one.
+        reference: play in the original package's own environment.
+    """
+    from gpu_zoo import play as player
+
+    entry = spec(env_id)
+    mode = "human" if record is None else "rgb_array"
+    if record is None:
+        from gpu_zoo.render.screen import require_display
+
+        require_display()
+    else:
+        with user_errors("--record "):
+            player.check_recording(record)
+    env, policy = _open(entry, params, checkpoint, seed, deterministic, mode, reference)
+    frames = []
+    for number in range(episodes):
+        returns: dict[str, float] = {}
+        for steps, returns in enumerate(player.episode(env, policy, seed + number)):  # noqa: B007
+            if record is not None:
+                frames.append(player.shrink(env.render()))
+            elif steps == 0:
+                env.render()  # later frames are shown by the step itself
+            elif player.window_was_closed():
+                env.close()
+                return 0
+        earned = player.mean_by_group(entry, returns)
+        print(f"seed {seed + number}: {steps} steps, mean return: {earned}")
+    if record is not None:
+        player.save_recording(record, frames, env.metadata["render_fps"])
+        print(f"wrote {record}: {len(frames)} frames")
+    env.close()
+    return 0
+
+
+def render(
+    env_id: EnvId,
+    *,
+    out: Path,
+    checkpoint: File = None,
+    seed: int = 0,
+    steps: int = 0,
+    params: Params = [],  # noqa: B006
+    deterministic: Flag = False,
+) -> int:
+    """Write one picture of an environment.
+
+    Args:
+        env_id: environment, such as simple_spread_v3.
+        out: the file, such as picture.png.
+        checkpoint: what gpu-zoo train wrote; without one, actions are random.
+        seed: of the episode.
+        steps: how many to take before the picture; fewer if the episode ends.
+        params: environment parameter; the others are as in training.
+        deterministic: take the likeliest action instead of drawing one.
+    """
+    from itertools import islice
+
+    from gpu_zoo import play as player
+
+    entry = spec(env_id)
+    if out.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+        raise UserError(f"--out {out}: expected a name that ends in .png, .jpg or .webp")
+    env, policy = _open(entry, params, checkpoint, seed, deterministic)
+    for _ in islice(player.episode(env, policy, seed), steps + 1):
+        pass
+    player.save_picture(out, env.render())
+    print(f"wrote {out}")
+    return 0
+
+
+def _open(
+    entry: EnvSpec,
+    given: Sequence[str],
+    checkpoint: Path | None,
+    seed: int,
+    deterministic: bool,
+    render_mode: str = "rgb_array",
+    reference: bool = False,
+) -> tuple[Any, Callable[..., Any]]:
+    """The environment and who plays in it."""
+    from gpu_zoo import play as player
+
+    values = parse_params(entry, given)
+    if "render_mode" in values:
+        raise UserError("--param render_mode: this command chooses it")
+    if checkpoint is None:
+        env = player.open_env(entry, render_mode, values, reference)
+        return env, player.random_policy(env, seed)
+    with user_errors():
+        policy, trained = player.load_policy(entry, checkpoint, values, seed, deterministic)
+    return player.open_env(entry, render_mode, {**trained, **values}, reference), policy
+
+
+def train_command(argv: Sequence[str]) -> Callable[..., int]:
+    """The train command; its defaults are those tuned for the environment named in its call."""
+    called = argv[0] == "train" and len(argv) > 1 and not argv[1].startswith("-")
+    named = argv[1] if called else None
+    tuned = PPOConfig() if named is None else default_config(named)
+
+    def train(
+        env_id: EnvId,
+        *,
+        params: Params = [],  # noqa: B006
+        resume: File = None,
+        config: Annotated[PPOConfig, tyro.conf.arg(name="")] = tuned,
+    ) -> int:
+        """Train a policy for each group of agents with PPO.
+
+        Defaults are those tuned for the environment. The checkpoint and the TensorBoard logs go to
+        a new folder, runs/<environment>/<time>/, unless other places are named.
+
+        Args:
+            env_id: environment, such as simple_spread_v3; comes first.
+            params: environment parameter.
+            resume: go on from this checkpoint, with its own options.
+            config: hyper-parameters.
+        """
+        if env_id != named:
+            raise UserError(f"train: name the environment first: gpu-zoo train {env_id} ...")
+        return _train(spec(env_id), params, resume, config)
+
+    return train
+
+
+def _train(entry: EnvSpec, given: Sequence[str], resume: Path | None, config: PPOConfig) -> int:
+    from importlib.util import find_spec
+
+    values = parse_params(entry, given)
+    for module in ("torch", "tensorboard"):
+        if find_spec(module) is None:
+            raise UserError(f"train needs {module}: pip install 'gpu-zoo[train]'")
+    from gpu_zoo.backends import resolve_device
+    from gpu_zoo.baselines import checkpoint, ppo
+
+    if resume is not None:
+        with user_errors():
+            saved = checkpoint.load(resume)
+            if saved["env_id"] != entry.id:
+                raise ValueError(f"{resume}: trained in {saved['env_id']}, not in {entry.id}")
+        config = PPOConfig(**saved["config"])
+    else:
+        folder = Path("runs") / entry.name / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+        config = replace(
+            config,
+            checkpoint=config.checkpoint or str(folder / "checkpoint.pt"),
+            log_dir=config.log_dir or str(folder),
+        )
+    with user_errors("--"):
+        resolve_device(config.device)
+    print(f"checkpoint: {config.checkpoint}\nlogs: tensorboard --logdir {config.log_dir}")
+    result = ppo.resume(resume) if resume else ppo.train(entry.id, config, values)
+    last = result.curve[-1]
+    means = next((u.returns for u in reversed(result.curve) if u.returns), dict[str, float]())
+    returns = ", ".join(f"{group} {value:.2f}" for group, value in means.items()) or "none yet"
+    print(f"{last.env_steps:,} steps in {last.seconds:.0f} s, last mean return: {returns}")
+    where = shlex.quote(str(config.checkpoint))
+    print(f"to see it: gpu-zoo play {entry.name} --checkpoint {where}")
+    return 0
+
+
+def doctor() -> int:
+    """Check this machine: versions, compiler, a real compile and step, CUDA."""
+    from gpu_zoo.describe import console
+    from gpu_zoo.doctor import cpu_works, examine
+
+    out = console()
+    marks = {"ok": "ok    ", "absent": "-     ", "broken": "BROKEN"}
+    findings = []
+    for finding in examine():
+        findings.append(finding)
+        out.print(f"{marks[finding.state]} {finding.what}: {finding.text}", soft_wrap=True)
+        if finding.fix:
+            verb = "try" if finding.state == "broken" else "to get it"
+            out.print(f"       {verb}: {finding.fix}", soft_wrap=True)
+    works = cpu_works(findings)
+    out.print("\nEnvironments run on the CPU." if works else "\nNo environment can run here yet.")
+    return 0 if works else 1
+
+
+def source(
+    env_id: EnvId,
+    *,
+    params: Params = [],  # noqa: B006
+    numerics: Numerics = "fast",
+    cuda: Flag = False,
+) -> int:
+    """Print the whole text that is compiled for an environment.
+
+    Args:
+        env_id: environment, such as simple_spread_v3.
+        params: environment parameter.
+        numerics: numbers of the state: fast is float32, reference is float64.
+        cuda: name the CUDA compiler's options in the first line, not the host compiler's; the text
+            is the same.
+    """
+    from gpu_zoo import compile as compiler
+    from gpu_zoo import nvrtc
+    from gpu_zoo.prelude import Program
+
+    entry = spec(env_id)
+    program = Program(entry, entry.resolve(parse_params(entry, params)), numerics)
+    flags = nvrtc.FLAGS if cuda else compiler.HOST_FLAGS
+    print(f"// {'nvrtc' if cuda else 'c++'} {shlex.join(flags)}")
+    print(compiler.flatten(program))
+    return 0
+
+
+def bench(
+    env_id: EnvId,
+    *,
+    peers: Flag = False,
+    num_envs: tuple[int, ...] = (1, 64, 1024, 4096, 16384, 65536),
+    seconds: float = 1.0,
+    device: str = "auto",
+    json: File = None,
+) -> int:
+    """Measure steps a second, and those of other packages.
+
+    Args:
+        env_id: environment, such as simple_spread_v3.
+        peers: also time mpe2, JaxMARL and VMAS, where they are installed.
+        num_envs: batch sizes.
+        seconds: how long a round lasts, about.
+        device: auto, cpu, cuda or cuda:<index>.
+        json: also write all rounds to this file.
+    """
+    from gpu_zoo.backends import resolve_device
+    from gpu_zoo.bench import bench as measure
+
+    entry = spec(env_id)
+    if not num_envs or min(num_envs) < 1:
+        raise UserError(f"--num-envs {' '.join(map(str, num_envs))}: expected positive numbers")
+    with user_errors("--"):
+        resolve_device(device)
+    measure(entry.id, peers=peers, num_envs=num_envs, seconds=seconds, device=device, json=json)
+    return 0

@@ -1,0 +1,86 @@
+"""Checks of environments, ours and yours.
+
+    from gpu_zoo.testing import check_env
+    check_env("mpe/simple_spread_v3", params={"N": 5})
+
+Each check raises :class:`CheckFailed` with one line that names the environment of the batch, the
+step, the array and the index where a promise is first broken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gpu_zoo.spec import EnvSpec
+from gpu_zoo.testing.builds import check_bounds, check_builds, check_nvrtc, check_races
+from gpu_zoo.testing.contract import Coverage, check_contract
+from gpu_zoo.testing.determinism import check_determinism
+from gpu_zoo.testing.play import CheckFailed, CheckSkipped
+
+__all__ = [
+    "CHECKS",
+    "CheckFailed",
+    "CheckSkipped",
+    "Coverage",
+    "check_bounds",
+    "check_builds",
+    "check_contract",
+    "check_determinism",
+    "check_env",
+    "check_nvrtc",
+    "check_races",
+]
+
+# Races come before builds: threads that wait for ever would hang the latter.
+CHECKS: dict[str, Callable[[EnvSpec, Mapping[str, Any]], object]] = {
+    "contract": check_contract,
+    "determinism": check_determinism,
+    "races": check_races,
+    "bounds": check_bounds,
+    "builds": check_builds,
+    "nvrtc": check_nvrtc,
+}
+
+
+def check_env(
+    env: EnvSpec | str,
+    params: Mapping[str, Any] | None = None,
+    only: Iterable[str] | None = None,
+) -> dict[str, str]:
+    """Run all checks that work on this machine, and print a line for each.
+
+    Args:
+        env: a spec, or the id of a registered environment.
+        params: the environment's parameters.
+        only: some of :data:`CHECKS`.
+
+    Returns:
+        What was found by check: ``"ok"``, or ``"skipped: ..."`` with the reason.
+
+    Raises:
+        CheckFailed: what the first failed check found; the others have run all the same.
+    """
+    from gpu_zoo.registry import spec as find_spec
+
+    spec = env if isinstance(env, EnvSpec) else find_spec(env)
+    report: dict[str, str] = {}
+    failures: list[CheckFailed] = []
+    for name in only or CHECKS:
+        start = time.perf_counter()
+        if name == "builds" and report.get("races", "").startswith("failed"):
+            report[name] = "skipped: there are races"
+        else:
+            try:
+                CHECKS[name](spec, params or {})
+                report[name] = "ok"
+            except CheckSkipped as reason:
+                report[name] = f"skipped: {reason}"
+            except CheckFailed as failure:
+                report[name] = f"failed: {failure}"
+                failures.append(failure)
+        print(f"{name:12} {time.perf_counter() - start:5.1f} s  {report[name]}", flush=True)
+    if failures:
+        raise failures[0]
+    return report

@@ -1,0 +1,84 @@
+"""``python -m gpu_zoo.testing mpe/simple_spread_v3``: run the checks on an environment."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu_zoo import compile as compiler
+from gpu_zoo.testing import CHECKS, CheckFailed, check_env
+from gpu_zoo.testing.builds import SEED, STEPS, guarded
+from gpu_zoo.testing.play import put_actions, random_actions
+from gpu_zoo.vector import VectorEnv
+
+
+def main() -> int:
+    """Parse the command line; 1 if a check fails."""
+    parser = argparse.ArgumentParser(prog="python -m gpu_zoo.testing", description=__doc__)
+    parser.add_argument("id", nargs="?", help="the environment, such as mpe/simple_spread_v3")
+    parser.add_argument("--params", type=json.loads, default={}, help='JSON, such as {"N": 5}')
+    parser.add_argument("--only", choices=CHECKS, action="append", help="one check; repeatable")
+    parser.add_argument("--race", dest="only", action="append_const", const="races",
+                        help="short for --only races")  # fmt: skip
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        _play(pickle.load(sys.stdin.buffer))
+        return 0
+    if args.id is None:
+        parser.error("which environment?")
+    try:
+        check_env(args.id, params=args.params, only=args.only)
+    except CheckFailed:
+        return 1  # the report is printed already
+    return 0
+
+
+def _play(job: dict[str, Any]) -> None:
+    """What the sanitizers watch; started by ``builds._run_sanitized``."""
+    compiler.KERNELS = Path(job["kernels"])
+    if job["build"] == "asan":
+        flatten = compiler.flatten
+        compiler.flatten = lambda program: guarded(program, flatten(program))
+    for shape in job["shapes"]:
+        for mode in ("same_step", "next_step"):
+            env = VectorEnv(
+                job["spec"], 5, autoreset_mode=mode, numerics=job["numerics"], shape=shape,
+                build=job["build"], **job["params"],
+            )  # fmt: skip
+            if job["build"] == "tsan":
+                env._backend.set_block_size(3)  # type: ignore[attr-defined]
+            kept_alive = _separate_buffers(env) if job["build"] == "asan" else []
+            actions = random_actions(env, STEPS)
+            env.reset(seed=SEED)
+            for step in range(STEPS):
+                put_actions(env, actions, step)
+                env.step()
+            del kept_alive
+
+
+def _separate_buffers(env: VectorEnv) -> list[np.ndarray[Any, Any]]:
+    """Give every buffer an allocation of its own, so that AddressSanitizer sees where it ends."""
+    buffers: list[np.ndarray[Any, Any]] = []
+    io = env._backend._io.copy()  # type: ignore[attr-defined]
+    for name, view in env._views.items():
+        own = np.zeros_like(view)
+        buffers.append(own)
+        env._views[name] = own
+        field, _, group = name.partition("/")
+        if group:
+            io[field][list(env.groups).index(group)] = own.ctypes.data
+        else:
+            io[field] = own.ctypes.data
+    env._backend.bind(io)
+    return buffers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

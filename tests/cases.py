@@ -1,0 +1,131 @@
+"""THE test matrix: one row an environment, and what of it is tested with which parameters.
+
+A new environment needs a row here; the suite does not start without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import gpu_zoo
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """An environment with parameters."""
+
+    id: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> gpu_zoo.EnvSpec:
+        return gpu_zoo.spec(self.id)
+
+    def __str__(self) -> str:
+        shown = [f"{name}={value}" for name, value in self.params.items()]
+        changed = ",".join(shown[:3] + ["..."] * (len(shown) > 3))
+        return f"{self.id.rsplit('/', 1)[-1]}[{changed or 'default'}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is tested of an environment.
+
+    Attributes:
+        reference: the module this environment follows; the oracle tests import it.
+        variants: parameters to test beside the defaults.
+        built: those of them that are also built in all ways (reversed, threads, sanitizers, GPU),
+            which takes a compilation each. Together they should reach every branch of the kernel.
+        ends_early: those in which random play must meet episodes that end before the time limit.
+        large: parameters that take long to compile: tested with ``-m slow``.
+        allow_stack: bytes of stack frame that ``check_nvrtc`` lets pass, with the reason beside it.
+    """
+
+    reference: str
+    variants: tuple[Mapping[str, Any], ...]
+    built: tuple[Mapping[str, Any], ...]
+    ends_early: tuple[Mapping[str, Any], ...] = ()
+    large: tuple[Mapping[str, Any], ...] = ()
+    allow_stack: int = 0
+
+
+SPREAD_BRANCHES = {
+    "N": 3,
+    "num_agent_neighbors": 1,
+    "num_landmark_neighbors": 2,
+    "continuous_actions": True,
+    "benchmark_data": True,
+    "terminate_on_success": True,
+}
+TAG_BRANCHES = {
+    "num_good": 2,
+    "num_adversaries": 2,
+    "num_obstacles": 1,
+    "num_agent_neighbors": 2,
+    "num_landmark_neighbors": 1,
+    "continuous_actions": True,
+    "benchmark_data": True,
+    "terminate_on_success": True,
+}
+ONE_COVERS = {"N": 1, "terminate_on_success": True}
+ONE_CAUGHT = {"terminate_on_success": True, "curriculum": True, "curriculum_stage": 0}
+
+ROWS: dict[str, Row] = {
+    "mpe/simple_spread_v3": Row(
+        reference="mpe2.simple_spread_v3",
+        variants=(
+            {"N": 5, "local_ratio": 0.0},
+            {"continuous_actions": True},
+            {"num_agent_neighbors": 5, "num_landmark_neighbors": 1},
+            {"curriculum": True, "curriculum_stage": 1, "max_cycles": 10},
+            ONE_COVERS,
+            {"benchmark_data": True, "curriculum": True},
+            SPREAD_BRANCHES,
+        ),
+        built=(SPREAD_BRANCHES,),
+        ends_early=(ONE_COVERS,),
+        large=({"N": 8},),
+    ),
+    "mpe/simple_tag_v3": Row(
+        reference="mpe2.simple_tag_v3",
+        variants=(
+            {"num_good": 2, "num_adversaries": 4, "num_obstacles": 0},
+            {"num_good": 0, "num_adversaries": 2},
+            {"num_good": 2, "num_adversaries": 0, "num_obstacles": 1},
+            {"continuous_actions": True, "max_cycles": 7},
+            {"num_agent_neighbors": 1, "num_landmark_neighbors": 3},
+            {"curriculum": True, "curriculum_stage": 1, "benchmark_data": True},
+            ONE_CAUGHT,
+            TAG_BRANCHES,
+        ),
+        built=(TAG_BRANCHES,),
+        ends_early=(ONE_CAUGHT, TAG_BRANCHES),
+        large=({"num_good": 3, "num_adversaries": 6, "num_obstacles": 3},),
+        # ptxas parks one word in local memory to stay at 72 registers a thread.
+        allow_stack=8,
+    ),
+}
+
+if set(ROWS) != set(gpu_zoo.list_ids()):
+    raise AssertionError(
+        f"tests/cases.py: no row for {sorted(set(gpu_zoo.list_ids()) - set(ROWS))}, "
+        f"a row but no environment for {sorted(set(ROWS) - set(gpu_zoo.list_ids()))}"
+    )
+
+IDS = sorted(ROWS)
+DEFAULTS = [Case(env_id) for env_id in IDS]
+VARIANTS = [Case(env_id, params) for env_id in IDS for params in ROWS[env_id].variants]
+BUILT = [Case(env_id, params) for env_id in IDS for params in ({}, *ROWS[env_id].built)]
+ENDS_EARLY = [Case(env_id, params) for env_id in IDS for params in ROWS[env_id].ends_early]
+LARGE = [Case(env_id, params) for env_id in IDS for params in ROWS[env_id].large]
+
+
+def over(*cases: list[Case], slow: list[Case] | None = None) -> pytest.MarkDecorator:
+    """Parametrise a test's argument ``case``; the ``slow`` ones run with ``-m slow`` only."""
+    chosen = [pytest.param(case, id=str(case)) for group in cases for case in group]
+    chosen += [pytest.param(case, id=str(case), marks=pytest.mark.slow) for case in slow or ()]
+    return pytest.mark.parametrize("case", chosen)

@@ -1,0 +1,425 @@
+"""Nothing is copied, leaked or imported without need; threads and processes get on."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import gc
+import importlib
+import os
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gpu_zoo
+import numpy as np
+import pytest
+from gpu_zoo import VectorEnv
+from gpu_zoo.backends import cpu
+from gpu_zoo.prelude import GROUP_BUFFERS
+
+IDS = gpu_zoo.list_ids()
+PYTHON = sys.executable
+
+
+def arrays_of(env: VectorEnv) -> Iterator[tuple[str, str, Any]]:
+    """Every whole array of the batch: name of the buffer, group, array."""
+    for group, buffers in env.group.items():
+        for field in dataclasses.fields(buffers):
+            if field.name not in ("agents", "observation_space", "action_space"):
+                yield field.name, group, getattr(buffers, field.name)
+
+
+def address(array: Any) -> int:
+    return int(array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data)
+
+
+def kernels_address(env: VectorEnv, name: str, group: str) -> int:
+    """Where the kernel reads or writes a group's buffer: a pointer in its Io struct."""
+    at = list(env.groups).index(group)
+    return int(env._backend._io[name][at])  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def kind(request: pytest.FixtureRequest) -> Any:
+    if request.param == "torch":
+        pytest.importorskip("torch")
+    return request.param
+
+
+def actions_of(env: VectorEnv) -> dict[str, Any]:
+    return {agent: np.ones(env.num_envs, np.int32) for agent in env.agents}
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_arrays_are_the_kernels_memory(env_id: str, kind: Any) -> None:
+    env = gpu_zoo.make_vec(env_id, 5, array=kind)
+    names = {name for name, _, _ in arrays_of(env)}
+    assert names == {name for name, _, _ in GROUP_BUFFERS if name != "infos"}
+    for name, group, array in arrays_of(env):
+        assert address(array) == kernels_address(env, name, group), name
+        assert address(array) % 64 == 0, name
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_torch_and_numpy_see_the_same_memory(env_id: str) -> None:
+    torch = pytest.importorskip("torch")
+    env = gpu_zoo.make_vec(env_id, 5, array="torch")
+    env.reset(seed=0)
+    for name, _, array in arrays_of(env):
+        assert isinstance(array, torch.Tensor)
+        if array.dtype == torch.bool:
+            array = array.view(torch.uint8)  # NumPy takes no bools by DLPack before 2.0
+        there = np.from_dlpack(array)
+        assert there.ctypes.data == array.data_ptr(), name
+        assert there.shape == tuple(array.shape), name
+    actions = env.group[next(iter(env.groups))].actions
+    np.from_dlpack(actions)[...] = 3
+    assert bool((actions == 3).all())
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_an_agents_arrays_are_slices(env_id: str, kind: Any) -> None:
+    env = gpu_zoo.make_vec(env_id, 4, array=kind)
+    observations, _ = env.reset(seed=0)
+    results = env.step()
+    names = ("observations", "rewards", "terminations", "truncations")
+    rows = [("observations", observations)]
+    rows += zip(names, results[:4], strict=True)
+    rows += [("final_observations", results[4]["final_obs"])]
+    rows += [("last_returns", results[4]["episode"]["r"])]
+    for name, by_agent in rows:
+        assert list(by_agent) == list(env.agents)
+        for buffers in env.group.values():
+            whole = getattr(buffers, name)
+            for i, agent in enumerate(buffers.agents):
+                part, expected = by_agent[agent], whole[:, i]
+                assert part.shape == expected.shape
+                for k in range(env.num_envs):  # k: keeps it an array, with the same strides
+                    assert address(part[k:]) == address(expected[k:]), (name, agent)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_pointers_stay(env_id: str, kind: Any) -> None:
+    env = gpu_zoo.make_vec(env_id, 5, array=kind, max_cycles=3)
+    before = [address(array) for _, _, array in arrays_of(env)]
+    observations, _ = env.reset(seed=0)
+    where = {agent: address(value) for agent, value in observations.items()}
+    state = env.get_state()
+    for k in range(10):
+        results = env.step(actions_of(env) if k % 2 else None)
+        assert {agent: address(value) for agent, value in results[0].items()} == where
+    env.set_state(state)
+    env.set_param("max_cycles", 7)
+    mask = np.array([True, False, True, False, False])
+    assert {a: address(v) for a, v in env.reset(options={"reset_mask": mask})[0].items()} == where
+    assert {a: address(v) for a, v in env.reset(seed=1)[0].items()} == where
+    assert [address(array) for _, _, array in arrays_of(env)] == before
+    for name, group, array in arrays_of(env):
+        assert address(array) == kernels_address(env, name, group), name
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_actions_are_read_from_the_buffer(env_id: str, kind: Any) -> None:
+    """What stands in the action buffers is what step() steps on, and step(actions) writes there."""
+    one, two = (gpu_zoo.make_vec(env_id, 6, array=kind) for _ in range(2))
+    one.reset(seed=3)
+    two.reset(seed=3)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        actions = {}
+        for agent in one.agents:
+            actions[agent] = rng.integers(one.single_action_space(agent).n, size=6)  # type: ignore[attr-defined]
+        for buffers in two.group.values():
+            for i, agent in enumerate(buffers.agents):
+                np.asarray(buffers.actions)[:, i] = actions[agent]
+        ours, theirs = one.step(actions), two.step()
+        for agent in one.agents:
+            np.testing.assert_array_equal(ours[0][agent], theirs[0][agent])
+        for name in one.groups:
+            np.testing.assert_array_equal(one.group[name].actions, two.group[name].actions)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_views_change_and_copies_do_not(env_id: str, kind: Any) -> None:
+    """Without copy an array shows the newest step; with copy=True it stays as it was given."""
+    for copy in (False, True):
+        env = gpu_zoo.make_vec(env_id, 5, array=kind, copy=copy, max_cycles=4)
+        given = [env.reset(seed=0), env.step(actions_of(env)), env.step(actions_of(env))]
+        states = [env.state()]
+        leaves = [dict(flat(results)) for results in given]
+        kept = [{k: np.asarray(v).copy() for k, v in one.items()} for one in leaves]
+        buffers = {address(array) for _, _, array in arrays_of(env)}
+        for _ in range(3):
+            env.step(actions_of(env))
+        states.append(env.state())
+        changed = any(
+            not np.array_equal(np.asarray(now[k]), then[k])
+            for now, then in zip(leaves, kept, strict=True)
+            for k in now
+        )
+        assert changed is not copy
+        if copy:
+            starts = [address(value) for one in leaves for value in one.values()]
+            # "final_info" holds "episode" a second time, and may share its arrays.
+            assert len(set(starts)) >= len(leaves[0]) + 2 * len({k[0] for k in leaves[1]})
+            assert not buffers & set(starts)
+            assert address(states[0]) != address(states[1])
+            assert not np.array_equal(np.asarray(states[0]), np.asarray(states[1]))
+
+
+def flat(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The arrays in nested dicts and tuples."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from flat(inner, (*path, key))
+    elif isinstance(value, tuple):
+        for number, inner in enumerate(value):
+            yield from flat(inner, (*path, number))
+    else:
+        yield path, value
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_results_are_dicts_of_the_users_own(env_id: str) -> None:
+    env = gpu_zoo.make_vec(env_id, 2)
+    env.reset(seed=0)
+    results = env.step()
+    for part in results:
+        part.clear()
+    assert all(list(part) for part in env.step())
+
+
+# Memory -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["buffers", "dict", "copy", "drop-in", "AEC"])
+@pytest.mark.parametrize("env_id", IDS)
+def test_steps_leak_no_memory(env_id: str, how: str) -> None:
+    """10,000 steps, some hundred episodes among them."""
+    step = stepper(env_id, how)
+    for _ in range(200):
+        step()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            step()
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10_000):
+            step()
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 10_000, f"{grown} bytes in 10,000 steps"  # a byte a step would be more
+
+
+def stepper(env_id: str, how: str) -> Any:
+    if how in ("buffers", "dict", "copy"):
+        env = gpu_zoo.make_vec(env_id, 4, copy=how == "copy")
+        env.reset(seed=0)
+        actions = actions_of(env)
+        return env.step if how == "buffers" else lambda: env.step(actions)
+    module = importlib.import_module(f"gpu_zoo.{env_id.replace('/', '.')}")
+    if how == "drop-in":
+        single = module.parallel_env()
+        one = dict.fromkeys(single.possible_agents, 1)
+
+        def step() -> None:
+            if not single.agents:
+                single.reset()
+            single.step(one)
+
+        return step
+    aec = module.env(max_cycles=25)
+    aec.reset()
+
+    def turn() -> None:
+        if not aec.agents:
+            aec.reset()
+        agent = aec.agent_selection
+        aec.step(None if aec.terminations[agent] or aec.truncations[agent] else 1)
+        if aec.agents:
+            aec.last()
+
+    return turn
+
+
+# Imports ------------------------------------------------------------------------------------
+
+HEAVY = ("torch", "cupy", "pygame", "ray", "jax", "tensorflow", "mpe2", "supersuit", "matplotlib")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gpu_zoo",
+        "import gpu_zoo; gpu_zoo.list_ids(); [gpu_zoo.spec(i) for i in gpu_zoo.list_ids()]",
+        "import gpu_zoo; e = gpu_zoo.make_vec('mpe/simple_spread_v3'); e.reset(); e.step(); e.state()",
+        "from gpu_zoo.mpe import simple_spread_v3 as m; e = m.parallel_env(); e.reset()",
+    ],
+)
+def test_imports_nothing_heavy(code: str) -> None:
+    script = f"{code}\nimport sys\nprint(*(m for m in {HEAVY} if m in sys.modules))"
+    assert run(script).strip() == ""
+
+
+def run(script: str, timeout: int = 300, **environment: str) -> str:
+    """What a new process prints; it must end well."""
+    done = subprocess.run(
+        [PYTHON, "-c", script],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# Threads and processes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hold", [False, True], ids=["as it is", "holding the GIL"])
+def test_step_releases_the_gil(hold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Python thread runs during a step; and does not if a step holds the GIL.
+
+    With an endless switch interval no thread loses the GIL unless it gives it away.
+    """
+    env = gpu_zoo.make_vec("mpe/simple_spread_v3", 20_000)
+    env.reset(seed=0)
+    if hold:
+        library = ctypes.PyDLL(cpu.pool()._name)
+        library.zoo_pool_run.argtypes = cpu.pool().zoo_pool_run.argtypes
+        library.zoo_pool_run.restype = None
+        monkeypatch.setattr(env._backend, "_run", library.zoo_pool_run)
+    progress, stop = [0], threading.Event()
+
+    def count() -> None:
+        while not stop.is_set():
+            progress[0] += 1
+            time.sleep(0)  # gives the GIL away
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e6)
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        made = 0
+        for _ in range(200):
+            before = progress[0]
+            env._backend.launch("step")  # nothing else, so that nothing else gives it away
+            made += progress[0] - before
+            if made and not hold:
+                break
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert (made == 0) if hold else (made > 0)
+
+
+def test_threads_step_environments_of_their_own() -> None:
+    """Several Python threads at once, each with an environment, share the pool of threads."""
+    expected = total_reward(0), total_reward(1)
+    found: dict[int, float] = {}
+    threads = [
+        threading.Thread(target=lambda k=k: found.__setitem__(k, total_reward(k % 2)))  # type: ignore[misc]
+        for k in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[k] for k in range(4)] == [*expected, *expected]
+
+
+def total_reward(seed: int) -> float:
+    env = gpu_zoo.make_vec("mpe/simple_spread_v3", 4096)
+    env.reset(seed=seed)
+    total = 0.0
+    for _ in range(30):
+        total += float(env.step()[1]["agent_0"].sum(dtype=np.float64))
+    return total
+
+
+COMPILE = """
+import pathlib, sys, time
+import gpu_zoo
+pathlib.Path(sys.argv[1], sys.argv[2]).touch()
+while len(list(pathlib.Path(sys.argv[1]).iterdir())) < int(sys.argv[3]):
+    time.sleep(0.001)
+env = gpu_zoo.make_vec("mpe/simple_spread_v3", 3)
+env.reset(seed=0)
+print(env.step()[1]["agent_0"].tolist())
+"""
+
+
+def test_processes_compile_the_same_kernel_at_once(tmp_path: Path) -> None:
+    """Into one empty cache; both get a whole library, and nothing half built is left."""
+    cache, meeting = tmp_path / "cache", tmp_path / "meeting"
+    meeting.mkdir()
+    processes = [
+        subprocess.Popen(
+            [PYTHON, "-c", COMPILE, str(meeting), str(k), "2"],
+            env={**os.environ, "GPU_ZOO_CACHE_DIR": str(cache)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for k in range(2)
+    ]
+    results = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], results
+    assert results[0][0] == results[1][0] != ""
+    assert all(path.suffix == ".so" for path in cache.iterdir()), list(cache.iterdir())
+    assert {path.name.rsplit("-", 1)[0] for path in cache.iterdir()} == {"pool", "simple_spread_v3"}
+    assert len(list(cache.iterdir())) == 2
+
+
+FORK = """
+import os, sys
+import numpy as np
+import gpu_zoo
+
+env = gpu_zoo.make_vec("mpe/simple_spread_v3", 4096)
+env.reset(seed=0)
+for _ in range(10):
+    env.step()
+if os.path.isdir("/proc/self/task"):
+    assert len(os.listdir("/proc/self/task")) >= 3, "the pool has no threads"
+
+def play():
+    return np.concatenate([env.step()[0]["agent_0"].copy() for _ in range(10)])
+
+children = []
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        np.save(sys.argv[1] + str(len(children)), play())
+        fresh = gpu_zoo.make_vec("mpe/simple_spread_v3", 4096)
+        fresh.reset(seed=1)
+        fresh.step()
+        os._exit(0)
+    children.append(child)
+for child in children:
+    assert os.waitpid(child, 0)[1] == 0
+mine = play()
+for number in range(2):
+    np.testing.assert_array_equal(np.load(sys.argv[1] + str(number) + ".npy"), mine)
+print("same")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_fork_after_stepping_with_threads(tmp_path: Path) -> None:
+    """Threads do not survive a fork: the children start their own and go on alike."""
+    script = FORK.replace("sys.argv[1]", repr(str(tmp_path / "child")))
+    assert run(script, timeout=120, GPU_ZOO_NUM_THREADS="4").strip() == "same"

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gpu_zoo
 import numpy as np
 import pytest
+
+import gpu_zoo
 from gpu_zoo import VectorEnv
 from gpu_zoo.backends import cpu
 from gpu_zoo.prelude import GROUP_BUFFERS
@@ -127,14 +128,15 @@ def test_pointers_stay(env_id: str, kind: Any) -> None:
 @pytest.mark.parametrize("env_id", IDS)
 def test_actions_are_read_from_the_buffer(env_id: str, kind: Any) -> None:
     """What stands in the action buffers is what step() steps on, and step(actions) writes there."""
-    one, two = (gpu_zoo.make_vec(env_id, 6, array=kind) for _ in range(2))
+    one: Any = gpu_zoo.make_vec(env_id, 6, array=kind)
+    two = gpu_zoo.make_vec(env_id, 6, array=kind)
     one.reset(seed=3)
     two.reset(seed=3)
     rng = np.random.default_rng(0)
     for _ in range(5):
         actions = {}
         for agent in one.agents:
-            actions[agent] = rng.integers(one.single_action_space(agent).n, size=6)  # type: ignore[attr-defined]
+            actions[agent] = rng.integers(one.single_action_space(agent).n, size=6)
         for buffers in two.group.values():
             for i, agent in enumerate(buffers.agents):
                 np.asarray(buffers.actions)[:, i] = actions[agent]
@@ -143,6 +145,15 @@ def test_actions_are_read_from_the_buffer(env_id: str, kind: Any) -> None:
             np.testing.assert_array_equal(ours[0][agent], theirs[0][agent])
         for name in one.groups:
             np.testing.assert_array_equal(one.group[name].actions, two.group[name].actions)
+
+
+def test_given_actions_are_copied_once(kind: Any) -> None:
+    """Into the buffers, and nowhere else on the way."""
+    env = gpu_zoo.make_vec(IDS[0], 6, array=kind)
+    given: Any = np.zeros(6, np.int32)
+    if kind == "torch":
+        given = importlib.import_module("torch").from_numpy(given)
+    assert address(env._backend.native(given)) == address(given)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -262,7 +273,7 @@ HEAVY = ("torch", "cupy", "pygame", "ray", "jax", "tensorflow", "mpe2", "supersu
     [
         "import gpu_zoo",
         "import gpu_zoo; gpu_zoo.list_ids(); [gpu_zoo.spec(i) for i in gpu_zoo.list_ids()]",
-        "import gpu_zoo; e = gpu_zoo.make_vec('mpe/simple_spread_v3'); e.reset(); e.step(); e.state()",
+        "import gpu_zoo; e = gpu_zoo.make_vec('mpe/simple_spread_v3'); e.reset(); e.step()",
         "from gpu_zoo.mpe import simple_spread_v3 as m; e = m.parallel_env(); e.reset()",
     ],
 )
@@ -271,14 +282,14 @@ def test_imports_nothing_heavy(code: str) -> None:
     assert run(script).strip() == ""
 
 
-def run(script: str, timeout: int = 300, **environment: str) -> str:
+def run(script: str, **environment: str) -> str:
     """What a new process prints; it must end well."""
     done = subprocess.run(
         [PYTHON, "-c", script],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -331,7 +342,7 @@ def test_threads_step_environments_of_their_own() -> None:
     expected = total_reward(0), total_reward(1)
     found: dict[int, float] = {}
     threads = [
-        threading.Thread(target=lambda k=k: found.__setitem__(k, total_reward(k % 2)))  # type: ignore[misc]
+        threading.Thread(target=lambda k=k: found.__setitem__(k, total_reward(k % 2)))
         for k in range(4)
     ]
     for thread in threads:
@@ -350,16 +361,32 @@ def total_reward(seed: int) -> float:
     return total
 
 
-COMPILE = """
-import pathlib, sys, time
+MAKE = """
 import gpu_zoo
-pathlib.Path(sys.argv[1], sys.argv[2]).touch()
-while len(list(pathlib.Path(sys.argv[1]).iterdir())) < int(sys.argv[3]):
-    time.sleep(0.001)
 env = gpu_zoo.make_vec("mpe/simple_spread_v3", 3)
 env.reset(seed=0)
 print(env.step()[1]["agent_0"].tolist())
 """
+# Two processes that get here go on at the same moment.
+MEET = """
+import pathlib, sys, time
+import gpu_zoo
+meeting = pathlib.Path(sys.argv[1])
+(meeting / sys.argv[2]).touch()
+while len(list(meeting.iterdir())) < 2:
+    time.sleep(0.001)
+"""
+
+
+def start(script: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A new process that goes on by itself."""
+    return subprocess.Popen(
+        [PYTHON, "-c", script, *arguments],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_processes_compile_the_same_kernel_at_once(tmp_path: Path) -> None:
@@ -367,21 +394,46 @@ def test_processes_compile_the_same_kernel_at_once(tmp_path: Path) -> None:
     cache, meeting = tmp_path / "cache", tmp_path / "meeting"
     meeting.mkdir()
     processes = [
-        subprocess.Popen(
-            [PYTHON, "-c", COMPILE, str(meeting), str(k), "2"],
-            env={**os.environ, "GPU_ZOO_CACHE_DIR": str(cache)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for k in range(2)
+        start(MEET + MAKE, str(meeting), name, GPU_ZOO_CACHE_DIR=str(cache)) for name in "ab"
     ]
     results = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], results
     assert results[0][0] == results[1][0] != ""
-    assert all(path.suffix == ".so" for path in cache.iterdir()), list(cache.iterdir())
-    assert {path.name.rsplit("-", 1)[0] for path in cache.iterdir()} == {"pool", "simple_spread_v3"}
-    assert len(list(cache.iterdir())) == 2
+    left = sorted(path.name.rsplit("-", 1)[0] for path in cache.iterdir())
+    assert left == ["pool", "simple_spread_v3"]
+    assert all(path.suffix == ".so" for path in cache.iterdir())
+
+
+# The first of these to write a library stops half way until the other process is through.
+SLOW_COMPILER = """#!/bin/sh
+for output; do :; done
+c++ "$@" || exit 1
+case "$output" in *.so) mkdir "{folder}/half" 2>/dev/null || exit 0 ;; *) exit 0 ;; esac
+mv "$output" "{folder}/whole"
+head -c 5000 "{folder}/whole" > "$output"
+touch "{folder}/half/written"
+while [ ! -e "{folder}/through" ]; do sleep 0.01; done
+cat "{folder}/whole" > "$output"
+"""
+
+
+def test_half_built_library_is_not_loaded(tmp_path: Path) -> None:
+    """A process that comes while another one's compiler is still writing."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text(SLOW_COMPILER.format(folder=tmp_path))
+    compiler.chmod(0o755)
+    environment = {"GPU_ZOO_CACHE_DIR": str(tmp_path / "cache"), "CXX": str(compiler)}
+    first = start(MAKE, **environment)
+    while not (tmp_path / "half" / "written").exists():
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    try:
+        printed = run(MAKE, **environment)
+    finally:
+        (tmp_path / "through").touch()
+    out, error = first.communicate(timeout=300)
+    assert first.returncode == 0, error
+    assert out == printed != ""
 
 
 FORK = """
@@ -422,4 +474,4 @@ print("same")
 def test_fork_after_stepping_with_threads(tmp_path: Path) -> None:
     """Threads do not survive a fork: the children start their own and go on alike."""
     script = FORK.replace("sys.argv[1]", repr(str(tmp_path / "child")))
-    assert run(script, timeout=120, GPU_ZOO_NUM_THREADS="4").strip() == "same"
+    assert run(script, GPU_ZOO_NUM_THREADS="4").strip() == "same"

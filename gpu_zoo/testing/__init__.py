@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # Races come before builds: threads that wait for ever would hang the latter.
-CHECKS: dict[str, Callable[[EnvSpec, Mapping[str, Any]], object]] = {
+CHECKS: dict[str, Callable[..., object]] = {
     "contract": check_contract,
     "determinism": check_determinism,
     "races": check_races,
@@ -48,6 +48,7 @@ def check_env(
     env: EnvSpec | str,
     params: Mapping[str, Any] | None = None,
     only: Iterable[str] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, str]:
     """Run all checks that work on this machine, and print a line for each.
 
@@ -55,6 +56,7 @@ def check_env(
         env: a spec, or the id of a registered environment.
         params: the environment's parameters.
         only: some of :data:`CHECKS`.
+        settings: more arguments of a check, such as ``{"determinism": {"random_start": False}}``.
 
     Returns:
         What was found by check: ``"ok"``, or ``"skipped: ..."`` with the reason.
@@ -73,7 +75,7 @@ def check_env(
             report[name] = "skipped: there are races"
         else:
             try:
-                CHECKS[name](spec, params or {})
+                CHECKS[name](spec, params or {}, **(settings or {}).get(name, {}))
                 report[name] = "ok"
             except CheckSkipped as reason:
                 report[name] = f"skipped: {reason}"

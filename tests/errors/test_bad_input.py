@@ -12,10 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gpu_zoo
 import gymnasium.error
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from pettingzoo.env_registry import registration
+
+import gpu_zoo
 from gpu_zoo import VectorEnv, registry
 from gpu_zoo.backends import why_no_cuda
 from gpu_zoo.compile import CompileError
@@ -28,7 +31,6 @@ from gpu_zoo.errors import (
 )
 from gpu_zoo.mpe import simple_spread_v3
 from gpu_zoo.spec import Field
-from gymnasium.utils.env_checker import data_equivalence
 
 SPREAD = "mpe/simple_spread_v3"
 TAG = "mpe/simple_tag_v3"
@@ -68,15 +70,25 @@ PARAMETERS: dict[str, tuple[dict[str, Any], type[BaseException], tuple[str, ...]
     "switch a string": ({"curriculum": "yes"}, TypeError, ("curriculum='yes'", "bool")),
     "render mode": ({"render_mode": "rgb"}, ValueError, ("render_mode='rgb'", "'rgb_array'")),
     "neighbours 0": (
-        {"num_agent_neighbors": 0}, ValueError, ("num_agent_neighbors=0", "at least 1", "or None"),
+        {"num_agent_neighbors": 0},
+        ValueError,
+        ("num_agent_neighbors=0", "at least 1", "or None"),
     ),
     "neighbours a float": (
-        {"num_landmark_neighbors": 1.5}, TypeError, ("num_landmark_neighbors=1.5", "int"),
+        {"num_landmark_neighbors": 1.5},
+        TypeError,
+        ("num_landmark_neighbors=1.5", "int"),
     ),
     "stage without curriculum": (
-        {"curriculum_stage": 1}, ValueError, ("curriculum_stage=1", "curriculum=True"),
+        {"curriculum_stage": 1},
+        ValueError,
+        ("curriculum_stage=1", "curriculum=True"),
     ),
-    "unknown, near": ({"local_ration": 0.5}, TypeError, ("'local_ration'", "did you mean local_ratio")),
+    "unknown, near": (
+        {"local_ration": 0.5},
+        TypeError,
+        ("'local_ration'", "did you mean local_ratio"),
+    ),
     "unknown, far": ({"zzz": 1}, TypeError, ("no parameter 'zzz'. It takes N, local_ratio",)),
     "device": ({"device": "gpu"}, ValueError, ("device='gpu'", "'cpu', 'cuda'")),
     "device a number": ({"device": 0}, ValueError, ("device=0", "'cpu', 'cuda'")),
@@ -84,7 +96,11 @@ PARAMETERS: dict[str, tuple[dict[str, Any], type[BaseException], tuple[str, ...]
     "array": ({"array": "jax"}, ValueError, ("array='jax'", "'numpy' or 'torch'")),
     "array of another device": ({"array": "cupy"}, ValueError, ("array='cupy'", "device='cpu'")),
     "numerics": ({"numerics": "exact"}, ValueError, ("numerics='exact'", "'fast' or 'reference'")),
-    "autoreset": ({"autoreset_mode": "always"}, ValueError, ("autoreset_mode='always'", "'same_step'")),
+    "autoreset": (
+        {"autoreset_mode": "always"},
+        ValueError,
+        ("autoreset_mode='always'", "'same_step'"),
+    ),
     "autoreset None": ({"autoreset_mode": None}, ValueError, ("autoreset_mode=None", "'disabled'")),
     "shape": ({"shape": "warp"}, ValueError, ("shape='warp'", "'lane'", "'block'")),
     "build": ({"build": "debug"}, ValueError, ("build='debug'", "'plain'")),
@@ -94,7 +110,7 @@ PARAMETERS: dict[str, tuple[dict[str, Any], type[BaseException], tuple[str, ...]
     "num_envs a bool": ({"num_envs": True}, TypeError, ("num_envs=True", "int")),
     "num_envs a string": ({"num_envs": "4"}, TypeError, ("num_envs='4'", "int")),
     "num_envs too many": ({"num_envs": 2**31}, ValueError, ("num_envs=2147483648", "2**31")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -105,9 +121,13 @@ def test_make_vec(name: str) -> None:
 
 @pytest.mark.parametrize("face", ["parallel_env", "env", "raw_env"])
 @pytest.mark.parametrize(
-    "name", [n for n, (given, _, _) in PARAMETERS.items() if not given.keys() & {
-        "device", "array", "autoreset_mode", "shape", "build", "num_envs"}]
-)  # fmt: skip
+    "name",
+    [
+        n
+        for n, (given, _, _) in PARAMETERS.items()
+        if not given.keys() & {"device", "array", "autoreset_mode", "shape", "build", "num_envs"}
+    ],
+)
 def test_drop_in_constructor(name: str, face: str) -> None:
     given, error, parts = PARAMETERS[name]
     refused(error, lambda: getattr(simple_spread_v3, face)(**given), *parts)
@@ -210,22 +230,35 @@ def grad(*shape: int) -> Any:
 
 BOX = {"continuous_actions": True}
 BOX_TORCH = {"continuous_actions": True, "array": "torch"}
-Row = tuple[dict[str, Any], Callable[[VectorEnv], Any], type[BaseException], tuple[str, ...]]
+Row = tuple[dict[str, Any], Callable[[Any], Any], type[BaseException], tuple[str, ...]]
 AGENT = "actions['agent_2']"
 CALLS: dict[str, Row] = {
     # Actions.
-    "a list": ({}, lambda e: e.step(list(good(e).values())), InvalidAction, ("actions: list", "dict")),
+    "a list": (
+        {},
+        lambda e: e.step(list(good(e).values())),
+        InvalidAction,
+        ("actions: list", "dict"),
+    ),
     "an array": ({}, lambda e: e.step(np.zeros((N, 3), int)), InvalidAction, ("ndarray", "dict")),
     "an int": ({}, lambda e: e.step(3), InvalidAction, ("actions: int", "dict")),
     "an agent missing": (
-        {}, lambda e: e.step({"agent_0": np.ones(N, int)}), InvalidAction, ("nothing for agent_1",),
+        {},
+        lambda e: e.step({"agent_0": np.ones(N, int)}),
+        InvalidAction,
+        ("nothing for agent_1",),
     ),
     "an unknown agent": (
-        {}, lambda e: e.step({**good(e), "agent_9": np.ones(N, int)}),
-        InvalidAction, ("'agent_9'", "expected agent_0, agent_1, agent_2"),
+        {},
+        lambda e: e.step({**good(e), "agent_9": np.ones(N, int)}),
+        InvalidAction,
+        ("'agent_9'", "expected agent_0, agent_1, agent_2"),
     ),
     "a name that is no string": (
-        {}, lambda e: e.step({**good(e), 3: np.ones(N, int)}), InvalidAction, ("agent 3", "agent_0"),
+        {},
+        lambda e: e.step(dict([*good(e).items(), (3, np.ones(N, int))])),
+        InvalidAction,
+        ("agent 3", "agent_0"),
     ),
     "wrong shape": ({}, acting(np.zeros((N, 1), int)), InvalidAction, (AGENT, "(3, 1)", "(3,)")),
     "wrong length": ({}, acting(np.zeros(N + 1, int)), InvalidAction, (AGENT, "(4,)", "(3,)")),
@@ -233,29 +266,73 @@ CALLS: dict[str, Row] = {
     "None": ({}, acting(None), InvalidAction, (AGENT, "(3,)")),
     "ragged": ({}, acting([[1], [2, 3], 4]), InvalidAction, (AGENT, "inhomogeneous")),
     "floats for discrete": ({}, acting(np.zeros(N)), InvalidAction, (AGENT, "float64", "integers")),
-    "bools for discrete": ({}, acting(np.zeros(N, bool)), InvalidAction, (AGENT, "bool", "integers")),
+    "bools for discrete": (
+        {},
+        acting(np.zeros(N, bool)),
+        InvalidAction,
+        (AGENT, "bool", "integers"),
+    ),
     "objects": ({}, acting(np.array([0, None, 1])), InvalidAction, (AGENT, "object", "integers")),
     "too large": ({}, acting(np.array([0, 5, 0])), InvalidAction, (f"{AGENT}[1]: 5", "action < 5")),
     "negative": ({}, acting(np.array([0, 0, -1])), InvalidAction, (f"{AGENT}[2]: -1", "0 <= ")),
     "int64 that wraps to 0": (
-        {}, acting(np.array([0, 2**32, 0])), InvalidAction, (f"{AGENT}[1]: 4294967296", "< 5"),
+        {},
+        acting(np.array([0, 2**32, 0])),
+        InvalidAction,
+        (f"{AGENT}[1]: 4294967296", "< 5"),
     ),
     "uint64": (
-        {}, acting(np.array([0, 0, 2**63], np.uint64)), InvalidAction, (f"{AGENT}[2]: 92233720", "< 5"),
+        {},
+        acting(np.array([0, 0, 2**63], np.uint64)),
+        InvalidAction,
+        (f"{AGENT}[2]: 92233720", "< 5"),
     ),
-    "uint8": ({}, acting(np.array([0, 255, 0], np.uint8)), InvalidAction, (f"{AGENT}[1]: 255", "< 5")),
+    "uint8": (
+        {},
+        acting(np.array([0, 255, 0], np.uint8)),
+        InvalidAction,
+        (f"{AGENT}[1]: 255", "< 5"),
+    ),
     "in the buffer": ({}, buffered(7), InvalidAction, (f"{AGENT}[1]: 7", "action < 5")),
-    "float64 for box": (BOX, acting(np.zeros((N, 5))), InvalidAction, (AGENT, "float64", "float32")),
-    "ints for box": (BOX, acting(np.zeros((N, 5), int)), InvalidAction, (AGENT, "int64", "float32")),
+    "float64 for box": (
+        BOX,
+        acting(np.zeros((N, 5))),
+        InvalidAction,
+        (AGENT, "float64", "float32"),
+    ),
+    "ints for box": (
+        BOX,
+        acting(np.zeros((N, 5), int)),
+        InvalidAction,
+        (AGENT, "int64", "float32"),
+    ),
     "box shape": (BOX, acting(np.zeros((N, 4), F32)), InvalidAction, (AGENT, "(3, 4)", "(3, 5)")),
     "NaN": (BOX, acting(np.full((N, 5), np.nan, F32)), InvalidAction, (f"{AGENT}[0]: nan", "<= 1")),
-    "infinite": (BOX, acting(np.full((N, 5), np.inf, F32)), InvalidAction, (f"{AGENT}[0]: inf", "<= 1")),
-    "above the box": (BOX, acting(np.full((N, 5), 1.01, F32)), InvalidAction, (AGENT, "1.0", "<= 1")),
-    "below the box": (BOX, acting(np.full((N, 5), -0.1, F32)), InvalidAction, (AGENT, "-0.1", "0 <=")),
+    "infinite": (
+        BOX,
+        acting(np.full((N, 5), np.inf, F32)),
+        InvalidAction,
+        (f"{AGENT}[0]: inf", "<= 1"),
+    ),
+    "above the box": (
+        BOX,
+        acting(np.full((N, 5), 1.01, F32)),
+        InvalidAction,
+        (AGENT, "1.0", "<= 1"),
+    ),
+    "below the box": (
+        BOX,
+        acting(np.full((N, 5), -0.1, F32)),
+        InvalidAction,
+        (AGENT, "-0.1", "0 <="),
+    ),
     "NaN in the buffer": (BOX, buffered(np.nan), InvalidAction, (f"{AGENT}[1]: nan", "<= 1")),
     "tensor with grad": (BOX, lambda e: acting(grad(N, 5))(e), InvalidAction, (AGENT, "grad")),
     "tensor with grad, torch": (
-        BOX_TORCH, lambda e: acting(grad(N, 5))(e), InvalidAction, (AGENT, "grad", "detach"),
+        BOX_TORCH,
+        lambda e: acting(grad(N, 5))(e),
+        InvalidAction,
+        (AGENT, "grad", "detach"),
     ),
     # Seeds.
     "seed negative": ({}, lambda e: e.reset(seed=-1), InvalidSeed, ("seed=-1", "0 <= seed")),
@@ -263,80 +340,138 @@ CALLS: dict[str, Row] = {
     "seed a bool": ({}, lambda e: e.reset(seed=True), InvalidSeed, ("seed=True", "int")),
     "seed a string": ({}, lambda e: e.reset(seed="1"), InvalidSeed, ("seed='1'", "int")),
     "seed a set": ({}, lambda e: e.reset(seed={1, 2, 3}), InvalidSeed, ("seed={1, 2, 3}", "int")),
-    "seed 0-dimensional": ({}, lambda e: e.reset(seed=np.array(1.5)), InvalidSeed, ("seed=", "int")),
+    "seed 0-dimensional": (
+        {},
+        lambda e: e.reset(seed=np.array(1.5)),
+        InvalidSeed,
+        ("seed=", "int"),
+    ),
     "too many seeds": ({}, lambda e: e.reset(seed=[1] * 4), InvalidSeed, ("seed: 4 seeds for 3",)),
     "too few seeds": ({}, lambda e: e.reset(seed=[1]), InvalidSeed, ("seed: 1 seeds for 3",)),
     "a float among seeds": ({}, lambda e: e.reset(seed=[1, 2, 3.5]), InvalidSeed, ("3.5", "ints")),
     "None among seeds": ({}, lambda e: e.reset(seed=[1, None, 2]), InvalidSeed, ("None", "ints")),
-    "a negative seed among them": ({}, lambda e: e.reset(seed=[1, 2, -3]), InvalidSeed, ("-3", "0 <=")),
+    "a negative seed among them": (
+        {},
+        lambda e: e.reset(seed=[1, 2, -3]),
+        InvalidSeed,
+        ("-3", "0 <="),
+    ),
     "seeds beyond int64": (
-        {}, lambda e: e.reset(seed=2**63 - 2), InvalidSeed, (f"seed={2**63 - 2}", "2**63 - 1"),
+        {},
+        lambda e: e.reset(seed=2**63 - 2),
+        InvalidSeed,
+        (f"seed={2**63 - 2}", "2**63 - 1"),
     ),
     # Options.
     "mask of ints": (
-        {}, lambda e: e.reset(options={"reset_mask": np.ones(N, int)}),
-        ValueError, ("options['reset_mask']: int64 (3,)", "bool (3,)"),
+        {},
+        lambda e: e.reset(options={"reset_mask": np.ones(N, int)}),
+        ValueError,
+        ("options['reset_mask']: int64 (3,)", "bool (3,)"),
     ),
     "mask too long": (
-        {}, lambda e: e.reset(options={"reset_mask": np.ones(N + 1, bool)}),
-        ValueError, ("options['reset_mask']: bool (4,)", "bool (3,)"),
+        {},
+        lambda e: e.reset(options={"reset_mask": np.ones(N + 1, bool)}),
+        ValueError,
+        ("options['reset_mask']: bool (4,)", "bool (3,)"),
     ),
     "mask all false": (
-        {}, lambda e: e.reset(options={"reset_mask": np.zeros(N, bool)}),
-        ValueError, ("options['reset_mask']", "no entry is true"),
+        {},
+        lambda e: e.reset(options={"reset_mask": np.zeros(N, bool)}),
+        ValueError,
+        ("options['reset_mask']", "no entry is true"),
     ),
     "mask all false, with a seed": (
-        {}, lambda e: e.reset(seed=1, options={"reset_mask": np.zeros(N, bool)}),
-        ValueError, ("options['reset_mask']", "no entry is true"),
+        {},
+        lambda e: e.reset(seed=1, options={"reset_mask": np.zeros(N, bool)}),
+        ValueError,
+        ("options['reset_mask']", "no entry is true"),
     ),
     "mask and a bad seed": (
-        {}, lambda e: e.reset(seed=-1, options={"reset_mask": np.ones(N, bool)}),
-        InvalidSeed, ("seed=-1", "0 <= seed"),
+        {},
+        lambda e: e.reset(seed=-1, options={"reset_mask": np.ones(N, bool)}),
+        InvalidSeed,
+        ("seed=-1", "0 <= seed"),
     ),
     "mask None": (
-        {}, lambda e: e.reset(options={"reset_mask": None}),
-        ValueError, ("options['reset_mask']", "bool (3,)"),
+        {},
+        lambda e: e.reset(options={"reset_mask": None}),
+        ValueError,
+        ("options['reset_mask']", "bool (3,)"),
     ),
     "unknown option": (
-        {}, lambda e: e.reset(options={"mask": np.ones(N, bool)}),
-        ValueError, ("options['mask']", "'reset_mask'"),
+        {},
+        lambda e: e.reset(options={"mask": np.ones(N, bool)}),
+        ValueError,
+        ("options['mask']", "'reset_mask'"),
     ),
     "options a number": ({}, lambda e: e.reset(options=3), TypeError, ("options=3", "dict")),
     # State.
     "unknown field": (
-        {}, lambda e: e.set_state({"posx": np.zeros(N)}), KeyError, ("state['posx']", "pos, vel"),
+        {},
+        lambda e: e.set_state({"posx": np.zeros(N)}),
+        KeyError,
+        ("state['posx']", "pos, vel"),
     ),
     "state of another batch": (
-        {}, lambda e: e.set_state({"pos": np.zeros((2, 3, 2), F32)}),
-        ValueError, ("state['pos']", "(2, 3, 2)", "(3, 3, 2)"),
+        {},
+        lambda e: e.set_state({"pos": np.zeros((2, 3, 2), F32)}),
+        ValueError,
+        ("state['pos']", "(2, 3, 2)", "(3, 3, 2)"),
     ),
     "state of other numerics": (
-        {}, lambda e: e.set_state({"pos": np.zeros((3, 3, 2))}),
-        ValueError, ("state['pos']", "float64", "float32"),
+        {},
+        lambda e: e.set_state({"pos": np.zeros((3, 3, 2))}),
+        ValueError,
+        ("state['pos']", "float64", "float32"),
     ),
     "the second field wrong": (
-        {}, lambda e: e.set_state({"vel": np.ones((3, 3, 2), F32), "pos": np.zeros((3, 3, 2))}),
-        ValueError, ("state['pos']", "float64", "float32"),
+        {},
+        lambda e: e.set_state({"vel": np.ones((3, 3, 2), F32), "pos": np.zeros((3, 3, 2))}),
+        ValueError,
+        ("state['pos']", "float64", "float32"),
     ),
     "state a list": ({}, lambda e: e.set_state([1]), TypeError, ("state", "list", "dict")),
     # Parameters.
     "fixed parameter": (
-        {}, lambda e: e.set_param("N", 4), KeyError, ("name='N'", "expected one of local_ratio"),
+        {},
+        lambda e: e.set_param("N", 4),
+        KeyError,
+        ("name='N'", "expected one of local_ratio"),
     ),
     "unknown parameter": (
-        {}, lambda e: e.set_param("local_ration", 0.4), KeyError, ("name='local_ration'", "local_ratio"),
+        {},
+        lambda e: e.set_param("local_ration", 0.4),
+        KeyError,
+        ("name='local_ration'", "local_ratio"),
     ),
     "parameter out of range": (
-        {}, lambda e: e.set_param("local_ratio", 3), ValueError, ("local_ratio=3", "0 to 1"),
+        {},
+        lambda e: e.set_param("local_ratio", 3),
+        ValueError,
+        ("local_ratio=3", "0 to 1"),
     ),
     "parameter of a wrong type": (
-        {}, lambda e: e.set_param("local_ratio", "a"), TypeError, ("local_ratio='a'", "float"),
+        {},
+        lambda e: e.set_param("local_ratio", "a"),
+        TypeError,
+        ("local_ratio='a'", "float"),
     ),
     # The rest.
-    "unknown agent's space": (
-        {}, lambda e: e.action_space("agent_7"), KeyError, ("agent='agent_7'", "agent_0, agent_1"),
+    "picture of no environment": (
+        {},
+        lambda e: e.render(N),
+        IndexError,
+        ("index=3", "0 <= index < 3"),
     ),
-}  # fmt: skip
+    "picture number 1.5": ({}, lambda e: e.render(1.5), TypeError, ("index=1.5", "int")),
+    "unknown agent's space": (
+        {},
+        lambda e: e.action_space("agent_7"),
+        KeyError,
+        ("agent='agent_7'", "agent_0, agent_1"),
+    ),
+}
 
 
 @pytest.mark.parametrize("numerics", ["fast", "reference"])
@@ -379,10 +514,10 @@ def same(ours: Any, theirs: Any) -> None:
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
-@pytest.mark.parametrize("what", ["step", "state", "get_state", "set_state"])
+@pytest.mark.parametrize("what", ["step", "state", "get_state", "set_state", "render"])
 def test_before_reset(what: str) -> None:
     env = gpu_zoo.make_vec(SPREAD, N)
-    arguments = ({},) if what == "set_state" else ()
+    arguments: Any = ({},) if what == "set_state" else ()
     refused(ResetNeeded, lambda: getattr(env, what)(*arguments), what, "reset()")
     refused(ResetNeeded, lambda: env.step(good(env)), "step", "reset()")
     twin = gpu_zoo.make_vec(SPREAD, N)
@@ -403,7 +538,7 @@ def test_after_close() -> None:
     env.close()
     env.close()
     for call in (
-        env.step, env.state, env.get_state, env.reset,
+        env.step, env.state, env.get_state, env.reset, env.render,
         lambda: env.set_state({}), lambda: env.set_param("local_ratio", 0.1),
     ):  # fmt: skip
         refused(ClosedEnvironmentError, call, SPREAD, "closed")
@@ -470,7 +605,8 @@ def test_parallel_face(name: str) -> None:
 
 @pytest.mark.parametrize("wrapped", [True, False])
 @pytest.mark.parametrize(
-    ("continuous", "action"), [(False, 9), (False, -1), (False, None), (True, np.full(5, np.nan, F32))]
+    ("continuous", "action"),
+    [(False, 9), (False, -1), (False, None), (True, np.full(5, np.nan, F32))],
 )
 def test_aec_face(continuous: bool, action: Any, wrapped: bool) -> None:
     make = simple_spread_v3.env if wrapped else simple_spread_v3.raw_env
@@ -522,7 +658,7 @@ def test_face_before_reset(make: Callable[..., Any]) -> None:
 
 
 def test_stage_of_a_wrong_type() -> None:
-    env = simple_spread_v3.parallel_env(curriculum=True)
+    env: Any = simple_spread_v3.parallel_env(curriculum=True)
     refused(TypeError, lambda: env.set_curriculum_stage("1"), "stage")
     refused(TypeError, lambda: env.set_curriculum_stage(0.5), "stage", "0.5")
     assert env.curriculum_stage == 0
@@ -543,8 +679,6 @@ def test_float64_actions_warn_once() -> None:
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone after it."""
-    from pettingzoo.env_registry import registration
-
     monkeypatch.setattr(registry, "ENVIRONMENTS", dict(registry.ENVIRONMENTS))
     for name in ("aec_registry", "parallel_registry"):
         table: dict[str, Any] = getattr(registration, name)
@@ -643,7 +777,9 @@ def test_include_is_not_there(tmp_path: Path) -> None:
     spec = own_spec(tmp_path, '"mpe/world.cuh"', '"mpe/wurld.cuh"')
     lines = Path(spec.kernel).read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(lines) if "wurld" in text)
-    refused(FileNotFoundError, lambda: VectorEnv(spec, N), f"{spec.kernel}:{line}:", "mpe/wurld.cuh")
+    refused(
+        FileNotFoundError, lambda: VectorEnv(spec, N), f"{spec.kernel}:{line}:", "mpe/wurld.cuh"
+    )
 
 
 MAKE = f"""

@@ -26,7 +26,7 @@ REAL_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
 )
 
 FLOAT_BOUNDS = {"exp": 0.8, "log": 1.0, "log1p": 1.0, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
-DOUBLE_BOUNDS = {"exp": 0.9, "log": 0.9, "log1p": 0.9, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
+DOUBLE_BOUNDS = {"exp": 0.9, "log": 0.8, "log1p": 0.8, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
 TRIG_RANGE = {np.float32: 1e4, np.float64: 1e5}
 INF = math.inf
 
@@ -118,6 +118,8 @@ def double_points(name: str, count: int) -> Array:
             bits,
             rng.uniform(-edge, edge, count),
             rng.uniform(-3, 3, count),
+            rng.uniform(0.68, 0.73, count),  # around sqrt(1/2), where log changes its exponent
+            rng.uniform(-0.32, -0.27, count),
             rng.choice(borders(np.float64), count),
             hard,
         ]

@@ -479,7 +479,12 @@ def test_check_env_reports_all_and_raises_the_first(
     report = check_env("mpe/simple_spread_v3", {"N": 3}, only=["determinism", "bounds"])
     assert report == {"determinism": "ok", "bounds": "skipped: not today"}
     with pytest.raises(CheckFailed, match="nan, expected a finite number"):
-        check_env(_longer_observation(), {"max_cycles": 5}, only=["contract", "determinism"])
+        check_env(
+            _longer_observation(),
+            {"max_cycles": 5},
+            only=["contract", "determinism"],
+            settings={"contract": CONTRACT, "determinism": {"threads": (1, 2)}},
+        )
     lines = capsys.readouterr().out.splitlines()[-2:]
     assert lines[0].startswith("contract") and "failed: check_contract: mpe/" in lines[0]
     assert lines[1].startswith("determinism") and lines[1].endswith("ok")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from gpu_zoo.spec import EnvSpec, Param
 
 MOVES = 5  # none, left, right, down, up
@@ -83,9 +84,7 @@ class Driver:
             return self._uniform()
         if self._policy == "outside":
             return {name: 2 * action - 0.5 for name, action in self._uniform().items()}
-        return {
-            name: self._towards(i, self._spaces[name]) for i, name in enumerate(self._spaces)
-        }
+        return {name: self._towards(i, self._spaces[name]) for i, name in enumerate(self._spaces)}
 
     def _uniform(self) -> dict[str, Any]:
         return {name: self._any(space) for name, space in self._spaces.items()}
@@ -174,7 +173,9 @@ def same_bodies(ours: Any, raw: Any, where: str) -> None:
             same_array(scene[name], there.reshape(-1, 2), f"{where} {name}")
 
 
-def same_rewards(ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str, counts: Counts) -> None:
+def same_rewards(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str, counts: Counts
+) -> None:
     """The same agents in the same order, the same numbers."""
     assert list(ours) == list(theirs), where
     for agent, reward in theirs.items():
@@ -187,7 +188,9 @@ def same_flags(ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str) -
     assert all(type(flag) is bool for flag in ours.values()), where
 
 
-def same_infos(ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str, counts: Counts) -> None:
+def same_infos(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str, counts: Counts
+) -> None:
     """The same agents, keys, types and values."""
     assert list(ours) == list(theirs), where
     for agent, info in theirs.items():
@@ -315,7 +318,9 @@ def _move_curriculum(ours: Any, theirs: Any, episode: Episode, step: int) -> Non
     assert ours.unwrapped.curriculum_stage == theirs.unwrapped.curriculum_stage
 
 
-def count_events(raw: Any, terminations: Mapping[str, bool], truncations: Mapping[str, bool], counts: Counts) -> None:
+def count_events(
+    raw: Any, terminations: Mapping[str, bool], truncations: Mapping[str, bool], counts: Counts
+) -> None:
     """Count a world step and what happened in it, so that a test can say what it covered."""
     seen = counts.seen
     seen["steps"] += 1

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 
 import pytest
+
 from gpu_zoo.compile import KERNELS
 from gpu_zoo.spec import EnvSpec
 

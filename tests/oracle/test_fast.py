@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import gpu_zoo
 import numpy as np
 import numpy.typing as npt
 import pytest
-from gpu_zoo import EnvSpec, VectorEnv
 from oracle.episodes import compile_variants
 from oracle.mutants import mutated
 from scipy import stats
+
+import gpu_zoo
+from gpu_zoo import EnvSpec, VectorEnv
 
 Array = npt.NDArray[Any]
 
@@ -68,24 +69,28 @@ WORST: dict[str, dict[str, float]] = {}
 def report(request: pytest.FixtureRequest) -> Iterator[None]:
     """Say what was measured."""
     yield
-    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    capture: Any = request.config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled():
         for env_id, worst in WORST.items():
-            print(f"\n{env_id} fast - reference:", ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
+            measured = ", ".join(f"{what} {value:.1e}" for what, value in worst.items())
+            print(f"\n{env_id} fast - reference: {measured}")
 
 
-def pair(spec: EnvSpec, params: dict[str, Any], fast_spec: EnvSpec | None = None) -> list[VectorEnv]:
+def pair(
+    spec: EnvSpec, params: dict[str, Any], fast_spec: EnvSpec | None = None
+) -> list[VectorEnv]:
     """The same batch in fast and in reference numerics."""
     if "max_cycles" in spec.params:
         params = {"max_cycles": 1000, **params}
+    modes: Any = ((fast_spec or spec, "fast"), (spec, "reference"))
     return [
         VectorEnv(one, NUM_ENVS, numerics=numerics, autoreset_mode="disabled", **params)
-        for one, numerics in ((fast_spec or spec, "fast"), (spec, "reference"))
+        for one, numerics in modes
     ]
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator) -> dict[str, Array]:
-    actions = {}
+    actions: dict[str, Array] = {}
     for agent in env.agents:
         space: Any = env.single_action_space(agent)
         if hasattr(space, "n"):
@@ -123,7 +128,8 @@ def errors(ours: dict[str, Array], theirs: dict[str, Array]) -> Array:
     differences = [
         np.abs(ours[a].astype(np.float64) - theirs[a]).reshape(NUM_ENVS, -1) for a in theirs
     ]
-    return np.nan_to_num(np.concatenate(differences, axis=1), nan=np.inf).max(1, initial=0)
+    worst: Array = np.nan_to_num(np.concatenate(differences, axis=1), nan=np.inf).max(1)
+    return worst
 
 
 def flips(ours: dict[str, Array], theirs: dict[str, Array], limit: float) -> int:
@@ -285,7 +291,10 @@ STEP_MUTANTS = {
     "float32 action": ("R(e.control(i, 2) - e.control(i, 1))", "R(e.control(i, 2))"),
 }
 RESET_MUTANTS = {
-    "range": ("rng_uniform(rng, -bound, bound);\n    p[1]", "rng_uniform(rng, -bound, bound) * R(0.97);\n    p[1]"),
+    "range": (
+        "rng_uniform(rng, -bound, bound);\n    p[1]",
+        "rng_uniform(rng, -bound, bound) * R(0.97);\n    p[1]",
+    ),
     "shape": ("p[1] = rng_uniform(rng, -bound, bound)", "p[1] = rng_uniform(rng, p[0], bound)"),
     "copied": ("p[1] = rng_uniform(rng, -bound, bound)", "p[1] = -p[0]"),
 }

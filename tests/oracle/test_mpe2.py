@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import gpu_zoo
 import pytest
-from gpu_zoo.spec import EnvSpec, Param
 from gpu_zoo.wrappers.pettingzoo import drop_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +30,9 @@ from oracle.episodes import (
 )
 from oracle.mutants import mutated
 from pettingzoo.utils.env_logger import EnvLogger
+
+import gpu_zoo
+from gpu_zoo.spec import EnvSpec, Param
 
 VARIANTS = 8  # compile-time variants an environment
 EXAMPLES = 30  # constructor calls an API and variant, each of up to six episodes
@@ -66,7 +67,7 @@ def mended_curriculum() -> Iterator[None]:
 
 def scenario_class(env_id: str) -> Any:
     raw_env = original(gpu_zoo.spec(env_id)).raw_env
-    return sys.modules[raw_env.__module__].Scenario  # type: ignore[attr-defined]
+    return sys.modules[raw_env.__module__].Scenario
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,7 +76,7 @@ def report(request: pytest.FixtureRequest) -> Iterator[None]:
     EnvLogger.suppress_output()
     yield
     EnvLogger.unsuppress_output()
-    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    capture: Any = request.config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled():
         for env_id, counts in COUNTS.items():
             seen = ", ".join(f"{count} {what}" for what, count in sorted(counts.seen.items()))
@@ -226,9 +227,7 @@ def test_any_parameters_are_mpe2s(env_id: str, api: str) -> None:
         launch=st.lists(launch_params(spec, 100), min_size=3, max_size=3),
         played=episodes(spec),
     )
-    def example(
-        fixed: dict[str, Any], launch: list[dict[str, Any]], played: list[Episode]
-    ) -> None:
+    def example(fixed: dict[str, Any], launch: list[dict[str, Any]], played: list[Episode]) -> None:
         for values in launch:
             check(spec, api, {**fixed, **values}, played)
 

@@ -52,7 +52,7 @@ def advantages(
         gae_lambda: decay of the sum over steps.
     """
     deltas = rewards + gamma * next_values * ~terminated - values
-    decay = gamma * gae_lambda * ~ended
+    decay = gamma * gae_lambda * (~ended).to(deltas.dtype)
     result = torch.empty_like(deltas)
     following = torch.zeros_like(deltas[0])
     for t in reversed(range(len(deltas))):

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import gpu_zoo.kernels
+from gpu_zoo.errors import MissingDependency
 from gpu_zoo.prelude import Program
 
 KERNELS = Path(gpu_zoo.kernels.__path__[0])
@@ -104,20 +105,20 @@ def find_compiler() -> tuple[str, ...]:
     """The host C++ compiler as a command: ``$CXX``, else c++, g++, clang++, else ziglang's.
 
     Raises:
-        CompileError: none is installed; the message says how to install one.
+        MissingDependency: none is installed; the message says how to install one.
     """
     chosen = os.environ.get("CXX")
     if chosen:
         command = tuple(shlex.split(chosen))
         if shutil.which(command[0]) is None:
-            raise CompileError(f"$CXX={chosen!r}: no such program; unset CXX or install it.")
+            raise MissingDependency(f"$CXX={chosen!r}: no such program; unset CXX or install it.")
         return command
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             return (name,)
     if importlib.util.find_spec("ziglang") is not None:
         return (sys.executable, "-m", "ziglang", "c++")
-    raise CompileError(
+    raise MissingDependency(
         "no C++ compiler found (looked for $CXX, c++, g++, clang++, ziglang). "
         "Install one: apt install g++, or xcode-select --install, or pip install ziglang"
     )

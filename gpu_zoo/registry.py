@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,10 @@ def register(new: EnvSpec) -> None:
     Raises:
         ValueError: the id is taken, or the kernel file does not exist.
     """
+    if not isinstance(new, EnvSpec):
+        raise TypeError(f"new={new!r}: {type(new).__name__}, expected an EnvSpec")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+_v\d+", new.id):
+        raise ValueError(f"id={new.id!r}: expected 'family/name_v0'")
     if new.id in ENVIRONMENTS:
         raise ValueError(f"id={new.id!r}: already registered")
     if not new.kernel_path.is_file():

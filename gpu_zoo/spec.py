@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
+RESERVED = ("rng", "steps", "done", "last_lengths")  # get_state() has these besides the fields
 Expr = int | str
 Value = bool | int | float | str | None
 Numerics = Literal["fast", "reference"]
@@ -96,8 +97,10 @@ class Param:
         number = int(value) if self.type is int else float(value)
         below = self.low is not None and not number >= self.low
         above = self.high is not None and not number <= self.high
-        if below or above or not -(2**31) <= number < 2**31:
+        if below or above:
             raise ValueError(wrong)
+        if not -(2**31) <= number < 2**31:
+            raise ValueError(f"{wrong}, below 2**31")
         return number
 
 
@@ -233,6 +236,19 @@ class EnvSpec:
     render: str | None = None
     history: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        names = [group.name for group in self.groups]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"groups: {name!r} twice")
+        for name, field_ in {**self.state, **self.scratch}.items():
+            if not name.isidentifier() or name in RESERVED:
+                raise ValueError(f"state[{name!r}]: expected a C identifier not in {RESERVED}")
+            if field_.dtype not in ("real", "i32", "u8"):
+                raise ValueError(
+                    f"state[{name!r}]: dtype {field_.dtype!r}, expected 'real', 'i32' or 'u8'"
+                )
+
     @property
     def name(self) -> str:
         """The id without its family: ``simple_spread_v3``."""
@@ -308,4 +324,8 @@ def evaluate(expression: Expr, scope: Mapping[str, Any]) -> int:
     """Work out a size such as ``"2 * (N - 1)"``; ``scope`` gives the names their values."""
     if isinstance(expression, int):
         return expression
-    return int(eval(expression, {"__builtins__": {"max": max, "min": min}}, dict(scope)))
+    try:
+        return int(eval(expression, {"__builtins__": {"max": max, "min": min}}, dict(scope)))
+    except Exception as error:
+        known = ", ".join(scope)
+        raise ValueError(f"size {expression!r}: {error}; it may use {known}") from None

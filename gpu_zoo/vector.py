@@ -107,7 +107,11 @@ class VectorEnv:
         if not isinstance(num_envs, (int, np.integer)) or isinstance(num_envs, bool):
             raise TypeError(f"num_envs={num_envs!r}: expected an int")
         if not 1 <= num_envs < 2**31:
-            raise ValueError(f"num_envs={num_envs}: expected at least 1")
+            raise ValueError(f"num_envs={num_envs}: expected at least 1, below 2**31")
+        if not isinstance(spec, EnvSpec):
+            raise TypeError(f"spec={spec!r}: {type(spec).__name__}, expected an EnvSpec")
+        if shape not in (None, "lane", "block"):
+            raise ValueError(f"shape={shape!r}: expected None, 'lane' or 'block'")
         if numerics not in ("fast", "reference"):
             raise ValueError(f"numerics={numerics!r}: expected 'fast' or 'reference'")
         self.spec = spec
@@ -354,11 +358,15 @@ class VectorEnv:
 
         Raises:
             IndexError: there is no such environment.
+            TypeError: the index is no int.
             ResetNeeded: no reset yet.
             MissingDependency: pygame is not installed.
         """
         from gpu_zoo.render.screen import picture
 
+        self._require_reset("render")
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise TypeError(f"index={index!r}: expected an int")
         return picture(self, index)
 
     def close(self) -> None:
@@ -402,6 +410,8 @@ class VectorEnv:
             ValueError: a wrong shape or dtype.
         """
         self._require_reset("set_state")
+        if not isinstance(state, Mapping):
+            raise TypeError(f"state: {type(state).__name__}, expected a dict by name")
         wanted = self._state_shapes()
         checked = {}
         for name, value in state.items():
@@ -474,6 +484,8 @@ class VectorEnv:
             )
 
     def _reset_mask(self, options: Mapping[str, Any] | None) -> Any:
+        if options is not None and not isinstance(options, Mapping):
+            raise TypeError(f"options={options!r}: expected a dict")
         for name in options or ():
             if name != "reset_mask":
                 raise ValueError(f"options[{name!r}]: expected only 'reset_mask'")
@@ -492,8 +504,10 @@ class VectorEnv:
         return mask
 
     def _seeds(self, seed: int | Sequence[int]) -> list[int]:
-        if isinstance(seed, (bool, np.bool_)) or not isinstance(
-            seed, (int, np.integer, list, tuple, np.ndarray)
+        if (
+            isinstance(seed, (bool, np.bool_))
+            or not isinstance(seed, (int, np.integer, list, tuple, np.ndarray))
+            or (isinstance(seed, np.ndarray) and seed.ndim == 0)
         ):
             raise InvalidSeed(f"seed={seed!r}: expected an int or one int an environment")
         if isinstance(seed, (int, np.integer)):
@@ -505,7 +519,8 @@ class VectorEnv:
         # NumPy's seed sequence, which reference numerics uses, takes any size.
         limit = MAX_SEED if self.numerics == "fast" else None
         if min(seeds) < 0 or (limit is not None and max(seeds) > limit):
-            raise InvalidSeed(f"seed={seed!r}: expected 0 <= seed <= 2**63 - 1 - num_envs")
+            bound = "" if limit is None else " <= 2**63 - 1 - num_envs"
+            raise InvalidSeed(f"seed={seed!r}: expected 0 <= seed{bound}")
         return seeds
 
     def _write_seeds(self, seeds: list[int], mask: Any) -> None:

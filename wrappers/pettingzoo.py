@@ -23,7 +23,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils import wrappers
 from pettingzoo.utils.env_logger import EnvLogger
 
-from gpu_zoo.errors import InvalidAction, ResetNeeded
+from gpu_zoo.errors import InvalidAction, InvalidSeed, ResetNeeded
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics
 from gpu_zoo.vector import VectorEnv
 
@@ -76,11 +76,17 @@ class Game:
             name: [getattr(group, name)[0] for group in self.vector.group.values()]
             for name in ("rewards", "terminations", "truncations")
         }
-        self.params = self.vector.params
         self._rounded = False
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters' values now: the curriculum's stage may move."""
+        return self.vector.params
 
     def reset(self, seed: int | None) -> None:
         """Begin an episode; with a seed, the one the original begins with that seed."""
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
+            raise InvalidSeed(f"seed={seed!r}: expected an int")
         self.vector.reset(seed=seed)
         if self.params.get("render_mode") is not None:
             self.start = self.scene()
@@ -120,7 +126,12 @@ class Game:
     def _set_box(self, agent: str, action: Any) -> None:
         space = self.action_spaces[agent]
         assert isinstance(space, spaces.Box)
-        values = np.asarray(action)
+        try:
+            values = np.asarray(action)
+        except ValueError:
+            raise InvalidAction(
+                f"actions[{agent!r}]: {action!r}, expected float32 {space.shape}"
+            ) from None
         if values.shape != space.shape or values.dtype.kind not in "fiu":
             raise InvalidAction(
                 f"actions[{agent!r}]: {values.dtype} {values.shape}, expected float32 {space.shape}"
@@ -182,7 +193,6 @@ class Face:
         self._spec = spec
         self._given = {"numerics": numerics, **params}
         self.game = Game(spec, params, numerics)
-        self.params = self.game.params
         self.render_mode: Any = self.params.get("render_mode")
         # A dict of the instance's own: the original shares one between all classes.
         self.metadata: dict[str, Any] = {
@@ -195,6 +205,11 @@ class Face:
         self.agents: list[str] = []
         self.state_space = self.game.state_space
         self._picture: Any = None
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters' values, defaults included."""
+        return self.game.params
 
     def observation_space(self, agent: str) -> spaces.Box:
         """The agent's observation space; always the same object."""
@@ -226,6 +241,8 @@ class Face:
 
     def set_curriculum_stage(self, stage: int) -> None:
         """Go to a stage; the nearest one there is."""
+        if isinstance(stage, bool) or not isinstance(stage, (int, np.integer)):
+            raise TypeError(f"stage={stage!r}: expected an int")
         last = self._spec.params["curriculum_stage"].high
         self.game.vector.set_param("curriculum_stage", max(0, min(stage, int(last or 0))))
 
@@ -263,11 +280,22 @@ class Face:
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("game", "params", "_picture", "_spec")
+            if name not in ("game", "_picture", "_spec")
         }
-        inner = self.game.vector.get_state() if self.game.vector._is_reset else None
-        start = getattr(self.game, "start", None)
-        return {"id": self._spec.id, "own": own, "state": inner, "start": start}
+        vector = self.game.vector
+        return {
+            "id": self._spec.id,
+            "own": own,
+            "params": dict(vector.params),
+            "state": vector.get_state() if vector._is_reset else None,
+            # An AEC environment may be between two agents' turns.
+            "actions": {name: group.actions.copy() for name, group in vector.group.items()},
+            "start": getattr(self.game, "start", None),
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The AEC classes of registered environments are in no module.
+        return _unpickled, (self._spec.id, isinstance(self, ParallelFace)), self.__getstate__()
 
     def __setstate__(self, pickled: Mapping[str, Any]) -> None:
         from gpu_zoo.registry import spec
@@ -275,10 +303,16 @@ class Face:
         given = dict(pickled["own"]["_given"])
         self._set_up(spec(pickled["id"]), given.pop("numerics"), given)
         self.__dict__.update(pickled["own"])
+        vector = self.game.vector
+        for name, value in pickled["params"].items():
+            if value != vector.params[name]:
+                vector.set_param(name, value)
         if pickled["state"] is not None:
-            self.game.vector.reset(seed=0)
-            self.game.vector.set_state(pickled["state"])
+            vector.reset(seed=0)
+            vector.set_state(pickled["state"])
             self.game.start = pickled["start"]
+        for name, actions in pickled["actions"].items():
+            vector.group[name].actions[...] = actions
 
 
 class ParallelFace(Face, ParallelEnv[str, Any, Any]):
@@ -313,6 +347,8 @@ class ParallelFace(Face, ParallelEnv[str, Any, Any]):
         self._require_reset("step")
         if not self.agents:
             return {}, {}, {}, {}, {}
+        if not isinstance(actions, Mapping):
+            raise InvalidAction(f"actions: {type(actions).__name__}, expected a dict by agent")
         for agent in self.agents:
             if agent not in actions:
                 raise InvalidAction(f"actions: nothing for {agent}")
@@ -343,6 +379,9 @@ class AECFace(Face, AECEnv[str, Any, Any]):
 
     def __init__(self, *args: Any, numerics: Numerics = "reference", **params: Any) -> None:
         names = list(self._spec.params)
+        twice = [name for name in names[: len(args)] if name in params]
+        if twice:
+            raise TypeError(f"{self._spec.id}: {twice[0]} is given twice")
         if len(args) > len(names):
             raise TypeError(f"{self._spec.id} takes {len(names)} parameters, got {len(args)}")
         self._set_up(self._spec, numerics, {**dict(zip(names, args, strict=False)), **params})
@@ -395,6 +434,13 @@ class AECFace(Face, AECEnv[str, Any, Any]):
         self._accumulate_rewards()
         if self.render_mode == "human":
             self.render()
+
+
+def _unpickled(env_id: str, parallel: bool) -> Face:
+    from gpu_zoo.registry import spec
+
+    face = ParallelFace if parallel else drop_in(spec(env_id)).raw_env
+    return face.__new__(face)
 
 
 @cache

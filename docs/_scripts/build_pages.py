@@ -96,9 +96,11 @@ def usage(spec: EnvSpec) -> Iterator[str]:
     """How it is made, the two ways."""
     yield "```python"
     yield f"from gpu_zoo.{spec.family} import {spec.name}  # stands in for the original's module"
+    yield ""
     yield f"env = {spec.name}.parallel_env()"
     yield ""
     yield "import gpu_zoo"
+    yield ""
     yield f'envs = gpu_zoo.make_vec("{spec.id}", num_envs=4096)'
     yield "```\n"
 

@@ -91,6 +91,11 @@ def make_backend(
         _require_torch()
     if on_cpu:
         from gpu_zoo.backends.cpu import CpuBackend
+        from gpu_zoo.compile import HOST_BUILDS
+
+        if build not in HOST_BUILDS:
+            names = ", ".join(map(repr, HOST_BUILDS))
+            raise ValueError(f"build={build!r}: expected one of {names}")
 
         return CpuBackend(program, num_envs, as_torch=array == "torch", build=build)
     from gpu_zoo.backends.cuda import CudaBackend

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from gpu_zoo.mpe import params as mpe
 from gpu_zoo.spec import EnvSpec, Field, Group, Param, Slice, Value
@@ -17,6 +20,10 @@ def _check(values: Mapping[str, Value]) -> None:
         raise ValueError(
             f"curriculum_stage={values['curriculum_stage']}: expected 0 unless curriculum=True"
         )
+
+
+def _benchmark(row: Any) -> tuple[np.float64, int, np.float64, int]:
+    return np.float64(row[0]), int(row[1]), np.float64(row[2]), int(row[3])
 
 
 SPEC = EnvSpec(
@@ -59,7 +66,7 @@ SPEC = EnvSpec(
             },
             actions=mpe.ACTIONS,
             info={"benchmark_data": Slice(4, "score, collisions, distances, landmarks covered")},
-            info_value=lambda row: (float(row[0]), int(row[1]), float(row[2]), int(row[3])),
+            info_value=_benchmark,
         ),
     ),
     state={
@@ -76,6 +83,12 @@ SPEC = EnvSpec(
         "+ local_ratio * (-1 for every other agent touched)"
     ),
     ends="with terminate_on_success, once every landmark has an agent within 0.1 of it",
+    notes=(
+        "The curriculum works as mpe2 documents it. In mpe2 1.1.1 itself the stage never leaves 0: "
+        "a property of the scenario's base class drops what is assigned to it. So episodes differ "
+        "from mpe2's once the stage is moved.",
+        "`curriculum_stage` is a parameter of our own; mpe2 only has the methods.",
+    ),
     render="gpu_zoo.render.mpe:draw_spread",
     history=("v3: first version here; follows mpe2 1.1.1",),
 )

@@ -95,6 +95,12 @@ SPEC = EnvSpec(
         "square; adversaries: +10 for every touch between any adversary and any good agent"
     ),
     ends="with terminate_on_success, once every good agent is touched by an adversary",
+    notes=(
+        "The curriculum works as mpe2 documents it. In mpe2 1.1.1 itself the stage never leaves 0: "
+        "a property of the scenario's base class drops what is assigned to it. So episodes differ "
+        "from mpe2's once the stage is moved.",
+        "`curriculum_stage` is a parameter of our own; mpe2 only has the methods.",
+    ),
     render="gpu_zoo.render.mpe:draw_tag",
     history=("v3: first version here; follows mpe2 1.1.1",),
 )

@@ -114,7 +114,7 @@ def check_races(
     *,
     numerics: Numerics = "fast",
     shapes: Iterable[str] = SHAPES,
-    timeout: float = 300,
+    timeout: float = 120,
 ) -> None:
     """Run blocks of three real threads under ThreadSanitizer.
 
@@ -132,7 +132,7 @@ def check_bounds(
     numerics: Numerics = "fast",
     shapes: Iterable[str] = SHAPES,
     builds: Iterable[str] = ("ubsan", "asan"),
-    timeout: float = 300,
+    timeout: float = 120,
 ) -> None:
     """Run under UndefinedBehaviorSanitizer and AddressSanitizer.
 

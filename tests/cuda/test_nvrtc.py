@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from cases import BUILT, DEFAULTS, LARGE, ROWS, Case, over
 
@@ -26,13 +28,14 @@ def test_compiles_in_the_block_shape(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ["lane", "block"])
 def test_compiles_everything(case: Case, shape: str) -> None:
-    _compile(case, shape=shape)
+    # With many agents ptxas may park a word or two of a thread to need fewer registers.
+    _compile(case, shape=shape, allow_stack=max(8, ROWS[case.id].allow_stack))
 
 
-def _compile(case: Case, **settings) -> None:  # type: ignore[no-untyped-def]
+def _compile(case: Case, **settings: Any) -> None:
     try:
         usages = check_nvrtc(
-            case.spec, case.params, allow_stack=ROWS[case.id].allow_stack, **settings
+            case.spec, case.params, **{"allow_stack": ROWS[case.id].allow_stack, **settings}
         )
     except CheckSkipped as reason:
         pytest.skip(str(reason))

@@ -303,16 +303,16 @@ WITH_CONTACTS = ["mpe/simple_spread_v3", "mpe/simple_tag_v3"]
 
 @pytest.mark.parametrize("mutant", STEP_MUTANTS)
 @pytest.mark.parametrize("env_id", WITH_CONTACTS)
-def test_step_mutant_is_caught(env_id: str, mutant: str, pytestconfig: pytest.Config) -> None:
+def test_step_mutant_is_caught(env_id: str, mutant: str) -> None:
     spec = gpu_zoo.spec(env_id)
     params = {"continuous_actions": "action" in mutant}
-    fast, reference = pair(spec, params, mutated(spec, *STEP_MUTANTS[mutant], pytestconfig))
+    fast, reference = pair(spec, params, mutated(spec, *STEP_MUTANTS[mutant]))
     with pytest.raises(AssertionError, match=" of "):
         check_one_step(fast, reference, TOLERANCES[env_id])
 
 
 @pytest.mark.parametrize("mutant", RESET_MUTANTS)
-def test_reset_mutant_is_caught(mutant: str, pytestconfig: pytest.Config) -> None:
+def test_reset_mutant_is_caught(mutant: str) -> None:
     spec = gpu_zoo.spec(WITH_CONTACTS[0])
     with pytest.raises(AssertionError):
-        check_resets(spec, mutated(spec, *RESET_MUTANTS[mutant], pytestconfig))
+        check_resets(spec, mutated(spec, *RESET_MUTANTS[mutant]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from cases import BUILT, DEFAULTS, LARGE, Case, over
 
@@ -41,7 +44,7 @@ def test_all_builds_give_the_same_bits_in_reference_numerics(case: Case) -> None
     check_builds(case.spec, case.params, numerics=["reference"])
 
 
-def _or_skip(check, case: Case, **settings) -> None:  # type: ignore[no-untyped-def]
+def _or_skip(check: Callable[..., object], case: Case, **settings: Any) -> None:
     try:
         check(case.spec, case.params, **settings)
     except CheckSkipped as reason:

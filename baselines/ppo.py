@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -325,7 +326,7 @@ def train(
 ) -> TrainResult:
     """Train one policy for each group of agents of an environment.
 
-    On the CPU the same seed gives the same curve, bit for bit, with the same number of threads.
+    On the CPU the same configuration gives the same curve, bit for bit.
 
     Args:
         env_id: such as ``"mpe/simple_spread_v3"``.
@@ -338,7 +339,8 @@ def train(
         ValueError: a parameter out of range.
     """
     config = default_config(env_id) if config is None else config
-    return Trainer(env_id, config, env_params or {}).run(on_update)
+    with _cpu_threads(config.threads):
+        return Trainer(env_id, config, env_params or {}).run(on_update)
 
 
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
@@ -348,6 +350,18 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint.
     """
     state = checkpoint.load(path)
-    trainer = Trainer(state["env_id"], PPOConfig(**state["config"]), state["env_params"])
-    trainer.load_state_dict(state)
-    return trainer.run(on_update)
+    config = PPOConfig(**state["config"])
+    with _cpu_threads(config.threads):
+        trainer = Trainer(state["env_id"], config, state["env_params"])
+        trainer.load_state_dict(state)
+        return trainer.run(on_update)
+
+
+@contextmanager
+def _cpu_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

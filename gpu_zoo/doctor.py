@@ -120,7 +120,7 @@ def _compiler() -> Finding:
         command = compiler.find_compiler()
         where, number = shutil.which(command[0]), compiler.compiler_version()
         return Finding("compiler", "ok", f"{' '.join(command)} ({where}), {number}")
-    except compiler.CompileError as error:
+    except MissingDependency as error:
         fix = "unset CXX" if os.environ.get("CXX") else "apt install g++ (or pip install ziglang)"
         return Finding("compiler", "broken", str(error), fix)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpu_zoo.spec import EnvSpec, Expr, Field, Numerics, Value, evaluate
 
-MAX_LANE_AGENTS = 16
+MAX_LANE_AGENTS = 8  # with more, the unrolled loops take GPU compilers minutes
 C_TYPE = {
     "f4": "float",
     "f8": "double",

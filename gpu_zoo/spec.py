@@ -209,7 +209,7 @@ class EnvSpec:
         scratch: fields that live for one step.
         constants: more integers the kernel needs, from the parameters.
         shape: ``"lane"`` (one thread an environment) or ``"block"`` (one block an environment);
-            ``"auto"`` takes lane up to 16 agents.
+            ``"auto"`` takes lane up to 8 agents.
         check: raises ValueError for parameter values that do not go together.
         reward: the reward in words.
         ends: when an episode terminates, in words.

@@ -105,8 +105,6 @@ ROWS: dict[str, Row] = {
         built=(TAG_BRANCHES,),
         ends_early=(ONE_CAUGHT, TAG_BRANCHES),
         large=({"num_good": 3, "num_adversaries": 6, "num_obstacles": 3},),
-        # ptxas parks one word in local memory to stay at 72 registers a thread.
-        allow_stack=8,
     ),
 }
 

@@ -114,10 +114,14 @@ class CudaBackend:
 
     def bind(self, io: npt.NDArray[np.void]) -> None:
         raw = self.native(np.frombuffer(io.tobytes(), np.uint8).copy())
-        if self._io is None:
+        first = self._io is None
+        if first:
             self._io = self._zeros(len(raw))
         with self._current_stream():
             self._io[...] = raw
+            if first:
+                # Whoever steps on another stream than the one of today must find all this done.
+                self._cupy.cuda.runtime.deviceSynchronize()
 
     def launch(self, operation: Operation) -> None:
         with self._current_stream():

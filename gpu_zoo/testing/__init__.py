@@ -14,12 +14,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpu_zoo.spec import EnvSpec
-from gpu_zoo.testing.builds import check_bounds, check_builds, check_nvrtc, check_races
+from gpu_zoo.testing.builds import (
+    ARCHITECTURES,
+    check_bounds,
+    check_builds,
+    check_nvrtc,
+    check_races,
+)
 from gpu_zoo.testing.contract import Coverage, check_contract
 from gpu_zoo.testing.determinism import check_determinism
 from gpu_zoo.testing.play import CheckFailed, CheckSkipped
 
 __all__ = [
+    "ARCHITECTURES",
     "CHECKS",
     "CheckFailed",
     "CheckSkipped",

@@ -146,8 +146,12 @@ ZOO_FN void run(const Io& io, int env) {
 // Entry points. A GPU gets a grid; the CPU gets a range of environments a call.
 #if ZOO_GPU
   #if ZOO_LANE
+    // Blocks that an SM must have room for. More of them hide more waiting, but leave a thread
+    // fewer registers: as many as need no spills.
+    constexpr int MIN_BLOCKS = ZOO_REFERENCE || N_AGENTS > 4 ? 3 : 5;
     #define ZOO_ENTRY(name, operation)                                                     \
-        extern "C" __global__ void __launch_bounds__(128) name(const Io* __restrict__ io) { \
+        extern "C" __global__ void                                                          \
+        __launch_bounds__(128, MIN_BLOCKS) name(const Io* __restrict__ io) {                \
             const int stride = gridDim.x * blockDim.x;                                      \
             for (int env = blockIdx.x * blockDim.x + threadIdx.x; env < io->num_envs;       \
                  env += stride)                                                             \

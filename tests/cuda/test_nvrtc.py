@@ -7,13 +7,19 @@ from typing import Any
 import pytest
 from cases import BUILT, DEFAULTS, LARGE, ROWS, Case, over
 
-from gpu_zoo.testing import CheckSkipped, check_nvrtc
+from gpu_zoo.testing import ARCHITECTURES, CheckSkipped, check_nvrtc
+
+pytestmark = pytest.mark.covers("cubin")
 
 
 @over(DEFAULTS)
 @pytest.mark.parametrize(
     ("numerics", "architecture"),
-    [("fast", "sm_80"), ("fast", "sm_90"), ("fast", "sm_100"), ("reference", "sm_75")],
+    [
+        *(("fast", architecture) for architecture in ARCHITECTURES),
+        ("reference", ARCHITECTURES[0]),
+        ("reference", ARCHITECTURES[-1]),
+    ],
 )
 def test_compiles_for_gpus(case: Case, numerics: str, architecture: str) -> None:
     _compile(case, numerics=[numerics], architectures=[architecture])
@@ -26,10 +32,10 @@ def test_compiles_in_the_block_shape(case: Case) -> None:
 
 @over(BUILT, LARGE)
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["lane", "block"])
-def test_compiles_everything(case: Case, shape: str) -> None:
-    # With many agents ptxas may park a word or two of a thread to need fewer registers.
-    _compile(case, shape=shape, allow_stack=max(8, ROWS[case.id].allow_stack))
+@pytest.mark.parametrize("shape", [None, "block"])
+def test_compiles_everything(case: Case, shape: str | None) -> None:
+    # The loops over eight agents, unrolled, do not quite fit the registers of a thread.
+    _compile(case, shape=shape, allow_stack=24)
 
 
 def _compile(case: Case, **settings: Any) -> None:

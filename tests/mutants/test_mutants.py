@@ -281,7 +281,7 @@ MUTANTS = [
         "no barrier before all agents' flags are read",
         check_races,
         ((ENTRY, "    sync_env();\n    bool done = true;", "    bool done = true;"),),
-        "at zoo/entry.cuh:",
+        "zoo/entry.cuh:",
         BLOCK,
     ),
     Mutant(

@@ -148,7 +148,7 @@ ZOO_FN void run(const Io& io, int env) {
   #if ZOO_LANE
     // Blocks that an SM must have room for. More of them hide more waiting, but leave a thread
     // fewer registers: as many as need no spills.
-    constexpr int MIN_BLOCKS = ZOO_REFERENCE || N_AGENTS > 4 ? 3 : 5;
+    constexpr int MIN_BLOCKS = N_AGENTS > 4 ? 2 : ZOO_REFERENCE ? 3 : 5;
     #define ZOO_ENTRY(name, operation)                                                     \
         extern "C" __global__ void                                                          \
         __launch_bounds__(128, MIN_BLOCKS) name(const Io* __restrict__ io) {                \

@@ -169,6 +169,12 @@ def test_samples_line_up() -> None:
         values = network.value(batch.observations)
     torch.testing.assert_close(log_probs, batch.log_probs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(values, batch.values, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        following = network.value(trainer.env.group["agent"].observations)
+    rewards, done = (getattr(trainer.learners["agent"].rollout, n)[-1] for n in ("rewards", "done"))
+    last = batch.returns.reshape(10, 16, 3)[-1]
+    wanted = rewards + trainer.config.gamma * following
+    torch.testing.assert_close(last[~done], wanted[~done], atol=1e-5, rtol=1e-5)
     assert abs(float(batch.advantages.mean())) < 1e-5
     assert float(batch.advantages.std()) == pytest.approx(1, abs=1e-4)
 
@@ -448,8 +454,11 @@ def test_a_crash_while_saving_leaves_the_old_file(
 class Malicious:
     """Would run code when unpickled."""
 
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
     def __reduce__(self) -> Any:
-        return (Path.touch, (Path("/tmp/should-not-exist"),))
+        return (Path.touch, (self.proof,))
 
 
 def test_a_broken_or_foreign_file_is_one_line(tmp_path: Path) -> None:
@@ -461,7 +470,7 @@ def test_a_broken_or_foreign_file_is_one_line(tmp_path: Path) -> None:
         "flipped.pt": whole[:300] + bytes(64) + whole[364:],
         "empty.pt": b"",
         "text.pt": b"hello",
-        "pickle.pt": pickle.dumps(Malicious()),
+        "pickle.pt": pickle.dumps(Malicious(tmp_path / "proof")),
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -473,7 +482,7 @@ def test_a_broken_or_foreign_file_is_one_line(tmp_path: Path) -> None:
                 read(tmp_path / name)
             message = str(caught.value)
             assert name in message and "\n" not in message and len(message) < 250
-    assert not Path("/tmp/should-not-exist").exists()
+    assert not (tmp_path / "proof").exists()
 
 
 # Evaluation and acting -------------------------------------------------------------------------

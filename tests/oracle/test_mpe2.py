@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from gpu_zoo.wrappers.pettingzoo import drop_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.episodes import (
@@ -33,6 +32,7 @@ from pettingzoo.utils.env_logger import EnvLogger
 
 import gpu_zoo
 from gpu_zoo.spec import EnvSpec, Param
+from gpu_zoo.wrappers.pettingzoo import drop_in
 
 VARIANTS = 8  # compile-time variants an environment
 EXAMPLES = 30  # constructor calls an API and variant, each of up to six episodes

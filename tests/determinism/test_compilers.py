@@ -1,0 +1,51 @@
+"""Two compilers, the same bits: trajectories do not depend on who compiled the kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cases import DEFAULTS, Case, over
+
+PLAY = """
+import hashlib, sys
+import numpy as np
+import gpu_zoo
+
+env = gpu_zoo.make_vec(sys.argv[1], 333, numerics=sys.argv[2])
+env.reset(seed=3)
+rng = np.random.default_rng(0)
+digest = hashlib.sha256()
+for _ in range(60):
+    for group in env.group.values():
+        group.actions[...] = rng.integers(0, 5, group.actions.shape)
+    env.step()
+    for name in sorted(env._views):
+        digest.update(np.ascontiguousarray(env._views[name]).tobytes())
+print(digest.hexdigest())
+"""
+
+
+@over(DEFAULTS)
+@pytest.mark.parametrize("numerics", ["fast", "reference"])
+def test_clang_and_the_host_compiler_agree(case: Case, numerics: str, tmp_path: Path) -> None:
+    pytest.importorskip("ziglang", reason="the second compiler: pip install ziglang")
+    digests = {}
+    for name, compiler in (("host", {}), ("clang", {"CXX": f"{sys.executable} -m ziglang c++"})):
+        done = subprocess.run(
+            [sys.executable, "-c", PLAY, case.id, numerics],
+            env={**_environment(), **compiler, "GPU_ZOO_CACHE_DIR": str(tmp_path / name)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests[name] = done.stdout
+    assert len(digests["host"]) > 60
+    assert digests["host"] == digests["clang"]
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "CXX"}

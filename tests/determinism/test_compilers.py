@@ -29,15 +29,20 @@ print(digest.hexdigest())
 """
 
 
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("caches")
+
+
 @over(DEFAULTS)
 @pytest.mark.parametrize("numerics", ["fast", "reference"])
-def test_clang_and_the_host_compiler_agree(case: Case, numerics: str, tmp_path: Path) -> None:
+def test_clang_and_the_host_compiler_agree(case: Case, numerics: str, caches: Path) -> None:
     pytest.importorskip("ziglang", reason="the second compiler: pip install ziglang")
     digests = {}
     for name, compiler in (("host", {}), ("clang", {"CXX": f"{sys.executable} -m ziglang c++"})):
         done = subprocess.run(
             [sys.executable, "-c", PLAY, case.id, numerics],
-            env={**_environment(), **compiler, "GPU_ZOO_CACHE_DIR": str(tmp_path / name)},
+            env={**_environment(), **compiler, "GPU_ZOO_CACHE_DIR": str(caches / name)},
             capture_output=True,
             text=True,
             check=True,

@@ -78,7 +78,8 @@ class PPOConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))  # JSON only has lists
+        if isinstance(self.hidden, list):  # as JSON has it
+            object.__setattr__(self, "hidden", tuple(self.hidden))
         counts = ("total_steps", "num_envs", "horizon", "epochs", "minibatches", "threads")
         for name in (*counts, "checkpoint_interval"):
             self._expect(name, int, "an int of at least 1", lambda v: v >= 1)
@@ -95,7 +96,7 @@ class PPOConfig:
         for name in ("anneal", "stagger", "progress"):
             self._expect(name, bool, "True or False", lambda v: True)
         self._expect(
-            "hidden", tuple, "ints of at least 1",
+            "hidden", tuple, "a tuple of ints of at least 1",
             lambda v: all(isinstance(width, int) and width >= 1 for width in v),
         )  # fmt: skip
         limit = self.num_envs * self.horizon

@@ -38,7 +38,7 @@ class Logger:
             from torch.utils.tensorboard import SummaryWriter
 
             # Points after the checkpoint belong to the run that was cut short.
-            self._writer = SummaryWriter(str(log_dir), purge_step=start if start else None)
+            self._writer = SummaryWriter(str(log_dir), purge_step=start + 1 if start else None)
 
     def log(self, step: int, returns: Mapping[str, float], scalars: Mapping[str, float]) -> None:
         """Record mean ``returns`` by group and other ``scalars`` at environment step ``step``."""

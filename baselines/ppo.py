@@ -292,6 +292,7 @@ class Trainer:
         return {
             "env_id": self.env_id,
             "env_params": self.env_params,
+            "device": self.env.device,
             "config": asdict(self.config),
             "curve": [asdict(update) for update in self.curve],
             "env": self.env.get_state(),
@@ -309,7 +310,8 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`state_dict` gave."""
         self.curve = [Update(**update) for update in state["curve"]]
-        self.env.set_state(state["env"])
+        device = self.whole.device
+        self.env.set_state({name: value.to(device) for name, value in state["env"].items()})
         self.whole.copy_(state["whole"])
         self.generator.set_state(state["generator"])
         for name, saved in state["learners"].items():
@@ -346,11 +348,14 @@ def train(
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
     """Go on with a run from its checkpoint, exactly as if it had never stopped.
 
+    It goes on saving to ``path``, and computes on the same device, whose random numbers differ
+    from another's.
+
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint.
     """
     state = checkpoint.load(path)
-    config = PPOConfig(**state["config"])
+    config = PPOConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
     with _cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)

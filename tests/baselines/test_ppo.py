@@ -290,22 +290,24 @@ def test_the_seed_decides_everything() -> None:
     assert not bool(common.any()), "two seeds share environments"
 
 
+class Stop(Exception):
+    """A run cut short."""
+
+
+def stop_at_5(update: ppo.Update) -> None:
+    if update.index == 5:
+        raise Stop
+
+
 @pytest.mark.parametrize("env_id", [SPREAD, TAG])
 def test_resume_is_exact(env_id: str, tmp_path: Path) -> None:
     path = tmp_path / "run.pt"
     whole = train(env_id, small(total_steps=1120))
     assert len(whole.curve) == 7
 
-    class Stop(Exception):
-        pass
-
-    def stop(update: ppo.Update) -> None:
-        if update.index == 5:
-            raise Stop
-
     saving = small(total_steps=1120, checkpoint=str(path), checkpoint_interval=3)
     with pytest.raises(Stop):
-        train(env_id, saving, on_update=stop)
+        train(env_id, saving, on_update=stop_at_5)
     assert len(checkpoint.load(path)["curve"]) == 3
     torch.manual_seed(99)  # the global generator plays no part
     resumed = resume(path)
@@ -579,7 +581,8 @@ def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
         {"minibatches": 161}, {"learning_rate": 0.0}, {"learning_rate": math.nan},
         {"clip": -0.1}, {"gamma": 1.01}, {"gae_lambda": -0.1}, {"entropy_coef": -1},
         {"value_coef": math.inf}, {"max_grad_norm": 0}, {"target_kl": 0}, {"value_clip": -1},
-        {"hidden": (64, 0)}, {"hidden": ("64",)}, {"seed": -1}, {"checkpoint_interval": 0}, {"threads": 0},
+        {"hidden": (64, 0)}, {"hidden": ("64",)}, {"hidden": 64}, {"seed": -1},
+        {"checkpoint_interval": 0}, {"threads": 0},
         {"anneal": 1}, {"progress": "no"},
     ],
     ids=lambda changes: next(iter(changes)),
@@ -604,12 +607,19 @@ def test_tuned_configs_are_found_by_name() -> None:
             assert getattr(config, name) == value or list(getattr(config, name)) == value
 
 
-def test_tensorboard_gets_the_curve(tmp_path: Path) -> None:
+def test_tensorboard_gets_the_curve_without_gaps(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    result = train(SPREAD, small(log_dir=str(tmp_path)))
-    events = EventAccumulator(str(tmp_path)).Reload()
-    logged = {e.step: e.value for e in events.Scalars("agent/return")}
-    wanted = {u.env_steps: u.returns["agent"] for u in result.curve if u.returns}
-    assert logged == pytest.approx(wanted, rel=1e-5)
-    assert len(events.Scalars("agent/value_loss")) == len(result.curve)
+    path, logs = tmp_path / "run.pt", tmp_path / "logs"
+    config = small(total_steps=1120, checkpoint=str(path), checkpoint_interval=3, log_dir=str(logs))
+    with pytest.raises(Stop):
+        train(SPREAD, config, on_update=stop_at_5)
+    moved = path.rename(tmp_path / "moved.pt")
+    curve = resume(moved).curve
+    assert len(checkpoint.load(moved)["curve"]) == len(curve) == 7
+    assert not path.exists()
+    events = EventAccumulator(str(logs)).Reload()
+    logged = [(e.step, e.value) for e in events.Scalars("agent/return")]
+    assert [step for step, _ in logged] == [u.env_steps for u in curve if u.returns]
+    assert [v for _, v in logged] == pytest.approx([u.returns["agent"] for u in curve if u.returns])
+    assert len(events.Scalars("agent/value_loss")) == 7

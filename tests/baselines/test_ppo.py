@@ -562,6 +562,23 @@ def test_a_policy_plays_in_mpe2(tag_policy: Policy) -> None:
         observations, _, _, _, _ = env.step(actions)
 
 
+def test_equal_seeds_are_equal_episodes_in_mpe2(tag_policy: Policy) -> None:
+    simple_tag_v3 = pytest.importorskip("mpe2.simple_tag_v3")
+    env = simple_tag_v3.parallel_env()
+    totals = dict.fromkeys(env.possible_agents, 0.0)
+    for episode in range(10):
+        observations, _ = env.reset(seed=100 + episode)
+        while env.agents:
+            actions = tag_policy.act(observations, deterministic=True)
+            observations, rewards, _, _, _ = env.step(actions)
+            for agent, reward in rewards.items():
+                totals[agent] += float(reward) / 10
+    reference = {"numerics": "reference"}
+    ours = evaluate(tag_policy, TAG, 10, env_params=reference, deterministic=True, seed=100)
+    assert {agent: score.mean for agent, score in ours.agents.items()} == pytest.approx(totals)
+    assert len(set(totals.values())) > 1
+
+
 def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
     rng = np.random.default_rng(0)
     batch = rng.normal(size=(30, 16)).astype(np.float32)

@@ -125,7 +125,6 @@ class VectorEnv:
         self._copy = copy
         self._validate = self.device == "cpu" if validate_actions is None else validate_actions
         self._is_reset = False
-        self._seeded = False
         self.closed = False
         self._allocate()
         self._name_things()
@@ -288,7 +287,7 @@ class VectorEnv:
         self._require_open()
         mask = self._reset_mask(options)
         seeds = None if seed is None else self._seeds(seed)
-        if seeds is None and not self._seeded:
+        if seeds is None and not self._is_reset:  # the first reset seeds every environment
             seeds = _entropy(self.num_envs)
         if seeds is not None:
             self._write_seeds(seeds, mask)
@@ -532,7 +531,6 @@ class VectorEnv:
         native = self._backend.native(rows.view(np.int64))  # torch has no uint64 to speak of
         selected = self._backend.native(mask)
         self._views["rng"][selected] = native[selected]
-        self._seeded = True
 
     def __repr__(self) -> str:
         changed = {

@@ -160,12 +160,12 @@ def wanted() -> dict[Path, str]:
 
 def main() -> int:
     """Write the files, or with ``--check`` say which are out of date."""
-    stale = [p for p, text in wanted().items() if not p.is_file() or p.read_text() != text]
+    texts = wanted()
+    stale = [p for p, text in texts.items() if not p.is_file() or p.read_text() != text]
     if "--check" in sys.argv[1:]:
         for path in stale:
             print(f"out of date: {path.relative_to(ROOT)}; run docs/_scripts/build_pages.py")
         return 1 if stale else 0
-    texts = wanted()
     for path in stale:
         path.write_text(texts[path])
         print(f"wrote {path.relative_to(ROOT)}")

@@ -46,8 +46,6 @@ def pool() -> ctypes.CDLL:
     library.zoo_find_bad_discrete.restype = i64
     library.zoo_find_bad_box.argtypes = [pointer, i64, ctypes.c_float, ctypes.c_float]
     library.zoo_find_bad_box.restype = i64
-    library.zoo_find_flag.argtypes = [pointer, i64]
-    library.zoo_find_flag.restype = i64
     return library
 
 

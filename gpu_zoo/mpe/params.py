@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpu_zoo.spec import Actions, Param, Slice
+from collections.abc import Mapping
+
+from gpu_zoo.spec import Actions, Param, Slice, Value
 
 MOVES = ("no_action", "move_left", "move_right", "move_down", "move_up")
 ACTIONS = (Actions(MOVES), Actions(MOVES, box=(0.0, 1.0)))
@@ -35,3 +37,11 @@ LANDMARK_NEIGHBORS = Param(
 
 OWN_VELOCITY = Slice(2, "own velocity (x, y), units a second")
 OWN_POSITION = Slice(2, "own position (x, y)")
+
+
+def check_curriculum(values: Mapping[str, Value]) -> None:
+    """Raise ValueError for a stage of a curriculum that is switched off."""
+    if values["curriculum_stage"] and not values["curriculum"]:
+        raise ValueError(
+            f"curriculum_stage={values['curriculum_stage']}: expected 0 unless curriculum=True"
+        )

@@ -5,21 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gpu_zoo.mpe import params as mpe
-from gpu_zoo.spec import EnvSpec, Field, Group, Param, Slice, Value
+from gpu_zoo.spec import EnvSpec, Field, Group, Param, Slice
 from gpu_zoo.wrappers.pettingzoo import drop_in
-
-
-def _check(values: Mapping[str, Value]) -> None:
-    if values["curriculum_stage"] and not values["curriculum"]:
-        raise ValueError(
-            f"curriculum_stage={values['curriculum_stage']}: expected 0 unless curriculum=True"
-        )
 
 
 def _benchmark(row: Any) -> tuple[np.float64, int, np.float64, int]:
@@ -49,7 +41,7 @@ SPEC = EnvSpec(
             0, "stage of the curriculum: 0 no collision penalty, 1 the full game", low=0, high=1
         ),
     },
-    check=_check,
+    check=mpe.check_curriculum,
     constants={"N_LANDMARKS": "N", "N_OTHERS_SEEN": "num_agent_neighbors or N - 1"},
     groups=(
         Group(

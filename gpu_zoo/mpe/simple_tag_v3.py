@@ -16,10 +16,7 @@ from gpu_zoo.wrappers.pettingzoo import drop_in
 def _check(values: Mapping[str, Value]) -> None:
     if not values["num_good"] and not values["num_adversaries"]:
         raise ValueError("num_good=0, num_adversaries=0: expected at least one agent")
-    if values["curriculum_stage"] and not values["curriculum"]:
-        raise ValueError(
-            f"curriculum_stage={values['curriculum_stage']}: expected 0 unless curriculum=True"
-        )
+    mpe.check_curriculum(values)
 
 
 def _group(name: str, count: str, good_others: str) -> Group:

@@ -126,10 +126,3 @@ extern "C" int64_t zoo_find_bad_box(const float* actions, int64_t count, float l
         if (!(actions[i] >= low && actions[i] <= high)) return i;
     return -1;
 }
-
-// Index of the first non-zero flag, or -1.
-extern "C" int64_t zoo_find_flag(const uint8_t* flags, int64_t count) {
-    for (int64_t i = 0; i < count; ++i)
-        if (flags[i]) return i;
-    return -1;
-}

@@ -21,14 +21,7 @@ ZOO_FN real agent_accel(const Env&, int) { return R(5.0); }
 ZOO_FN real agent_max_speed(const Env&, int) { return NO_LIMIT; }
 
 ZOO_FN void env_reset(Env& e) {
-    State& s = e.s;
-    if (is_first_thread()) {
-        ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i) {
-            draw_point(e.rng, 1, s.pos[i]);
-            s.vel[i][0] = s.vel[i][1] = 0;
-        }
-        ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l) draw_point(e.rng, 1, s.landmark[l]);
-    }
+    scatter(e, 1);
 }
 
 ZOO_FN int collisions(const State& s, int i) {
@@ -68,12 +61,9 @@ ZOO_FN void env_observe(Env& e) {
     const State& s = e.s;
     for_each(i, N_AGENTS) {
         float* o = e.obs(i);
-        o = write(o, vec(s.vel[i]));
-        o = write(o, vec(s.pos[i]));
-        if (num_landmark_neighbors < 0) o = write_landmarks(o, s, i);
-        else o = write_nearest(o, s.pos[i], s.landmark, N_LANDMARKS, -1, num_landmark_neighbors);
-        if (num_agent_neighbors < 0) o = write_others(o, s, i);
-        else o = write_nearest(o, s.pos[i], s.pos, N_AGENTS, i, num_agent_neighbors);
+        o = write_self(o, s, i);
+        o = write_landmarks(o, s, i, num_landmark_neighbors);
+        o = write_others(o, s, i, num_agent_neighbors);
         write_zeros(o, DIM_C * N_OTHERS_SEEN);
     }
 }

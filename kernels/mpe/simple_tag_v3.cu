@@ -31,16 +31,8 @@ ZOO_FN real agent_max_speed(const Env& e, int i) {
 }
 
 ZOO_FN void env_reset(Env& e) {
-    State& s = e.s;
-    if (is_first_thread()) {
-        s.stage = e.p.curriculum ? e.p.curriculum_stage : FULL_SPEED_STAGE;
-        ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i) {
-            draw_point(e.rng, 1, s.pos[i]);
-            s.vel[i][0] = s.vel[i][1] = 0;
-        }
-        ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
-            draw_point(e.rng, R(0.9), s.landmark[l]);
-    }
+    if (is_first_thread()) e.s.stage = e.p.curriculum ? e.p.curriculum_stage : FULL_SPEED_STAGE;
+    scatter(e, R(0.9));
 }
 
 // Cost of leaving the square in one coordinate.
@@ -81,10 +73,10 @@ ZOO_FN void env_step(Env& e) {
 
 // Velocities of the other good agents; of the nearest agents' slots if neighbours are limited.
 ZOO_FN void write_velocities(float* o, const State& s, int i) {
-    if (num_agent_neighbors >= 0) write_zeros(o, 2 * num_agent_neighbors);
+    if (num_agent_neighbors != ALL) write_zeros(o, 2 * num_agent_neighbors);
     ZOO_UNROLL for (int j = num_adversaries; j < N_AGENTS; ++j) {
         if (j == i) continue;
-        if (num_agent_neighbors < 0) {
+        if (num_agent_neighbors == ALL) {
             o = write(o, vec(s.vel[j]));
         } else {
             const int slot = nearness(s.pos[i], s.pos, N_AGENTS, j, i);
@@ -97,12 +89,9 @@ ZOO_FN void env_observe(Env& e) {
     const State& s = e.s;
     for_each(i, N_AGENTS) {
         float* o = e.obs(i);
-        o = write(o, vec(s.vel[i]));
-        o = write(o, vec(s.pos[i]));
-        if (num_landmark_neighbors < 0) o = write_landmarks(o, s, i);
-        else o = write_nearest(o, s.pos[i], s.landmark, N_LANDMARKS, -1, num_landmark_neighbors);
-        if (num_agent_neighbors < 0) o = write_others(o, s, i);
-        else o = write_nearest(o, s.pos[i], s.pos, N_AGENTS, i, num_agent_neighbors);
+        o = write_self(o, s, i);
+        o = write_landmarks(o, s, i, num_landmark_neighbors);
+        o = write_others(o, s, i, num_agent_neighbors);
         write_velocities(o, s, i);
     }
 }

@@ -18,6 +18,7 @@ ZOO_FN real agent_max_speed(const Env& e, int i);  // NO_LIMIT if there is none
 #define R(x) ((real)(x))
 constexpr int MOVES = 5;  // none, left, right, down, up
 constexpr real NO_LIMIT = -1;
+constexpr int ALL = -1;  // what a limit of observed neighbours is compiled to where there is none
 constexpr real DT = R(0.1);
 constexpr real DAMPING = R(0.25);
 constexpr real CONTACT_FORCE = R(1e2);
@@ -37,6 +38,19 @@ ZOO_FN real distance(const real* p, const real* q) { return zoo_sqrt(squared(vec
 ZOO_FN void draw_point(Rng& rng, real bound, real* p) {
     p[0] = rng_uniform(rng, -bound, bound);
     p[1] = rng_uniform(rng, -bound, bound);
+}
+
+// Everybody at rest somewhere in the square, landmarks within `landmark_bound` of its centre. Drawn
+// by one thread, in mpe2's order.
+ZOO_FN void scatter(Env& e, real landmark_bound) {
+    State& s = e.s;
+    if (!is_first_thread()) return;
+    ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i) {
+        draw_point(e.rng, 1, s.pos[i]);
+        s.vel[i][0] = s.vel[i][1] = 0;
+    }
+    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
+        draw_point(e.rng, landmark_bound, s.landmark[l]);
 }
 
 ZOO_FN bool agents_touch(const State& s, int i, int j) {
@@ -120,18 +134,6 @@ ZOO_FN float* write_zeros(float* o, int n) {
     return o + n;
 }
 
-ZOO_FN float* write_landmarks(float* o, const State& s, int i) {
-    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
-        o = write(o, vec(s.landmark[l]) - vec(s.pos[i]));
-    return o;
-}
-
-ZOO_FN float* write_others(float* o, const State& s, int i) {
-    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
-        if (j != i) o = write(o, vec(s.pos[j]) - vec(s.pos[i]));
-    return o;
-}
-
 // How many of the n points, `skip` left out, lie nearer to p than points[j] does: j's slot when
 // they are sorted by distance. Recomputed rather than sorted, which needs no indexed memory.
 ZOO_FN int nearness(const real* p, const real (*points)[2], int n, int j, int skip) {
@@ -155,4 +157,25 @@ ZOO_FN float* write_nearest(float* o, const real* p, const real (*points)[2], in
         if (slot < slots) write(o + 2 * slot, vec(points[j]) - vec(p));
     }
     return o + 2 * slots;
+}
+
+ZOO_FN float* write_self(float* o, const State& s, int i) {
+    o = write(o, vec(s.vel[i]));
+    return write(o, vec(s.pos[i]));
+}
+
+// Landmarks as agent i sees them: the `slots` nearest, or all of them in order if slots is ALL.
+ZOO_FN float* write_landmarks(float* o, const State& s, int i, int slots) {
+    if (slots != ALL) return write_nearest(o, s.pos[i], s.landmark, N_LANDMARKS, -1, slots);
+    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
+        o = write(o, vec(s.landmark[l]) - vec(s.pos[i]));
+    return o;
+}
+
+// The other agents, likewise.
+ZOO_FN float* write_others(float* o, const State& s, int i, int slots) {
+    if (slots != ALL) return write_nearest(o, s.pos[i], s.pos, N_AGENTS, i, slots);
+    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
+        if (j != i) o = write(o, vec(s.pos[j]) - vec(s.pos[i]));
+    return o;
 }

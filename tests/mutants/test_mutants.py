@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant(
         "an entry of the observation is infinite",
         check_contract,
-        ((SPREAD, "o = write(o, vec(s.vel[i]));",
+        ((WORLD, "o = write(o, vec(s.vel[i]));",
           "o = write(o, Vec{s.vel[i][0] > R(0.4) ? 1 / (s.vel[i][0] - s.vel[i][0]) : 0, 0});"),),
         "inf, expected a finite number",
         CONTRACT,
@@ -204,7 +204,7 @@ MUTANTS = [
     Mutant(
         "velocities outlive the reset",
         check_determinism,
-        ((SPREAD, "            s.vel[i][0] = s.vel[i][1] = 0;\n", ""),),
+        ((WORLD, "        s.vel[i][0] = s.vel[i][1] = 0;\n", ""),),
         "reset after a play: environment 0, step 0, observations/agent[0][0]",
     ),
     Mutant(
@@ -461,9 +461,9 @@ def test_a_kernel_elsewhere_is_checked_too(tmp_path: Path) -> None:
     """A user's own environment: an absolute path, broken, and not registered."""
     text = (compiler.KERNELS / SPREAD).read_text()
     kernel = tmp_path / "mine.cu"
-    old = "o = write(o, vec(s.vel[i]));"
+    old = "o = write_self(o, s, i);"
     assert text.count(old) == 1
-    kernel.write_text(text.replace(old, "o = write(o, vec(s.vel[i + 1]));"))
+    kernel.write_text(text.replace(old, "o = write_self(o, s, i + 1);"))
     mine = dataclasses.replace(SPEC, id="mine/mine_v0", kernel=str(kernel))
     expected = r"mine/mine_v0\(.*\), fast: asan: .*poison at mpe/world.*, /.*/mine\.cu:\d+"
     with pytest.raises(CheckFailed, match=expected):

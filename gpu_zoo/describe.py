@@ -11,8 +11,7 @@ from rich.table import Table
 
 from gpu_zoo.prelude import Program
 from gpu_zoo.registry import list_ids, spec
-from gpu_zoo.spec import Actions, EnvSpec, Expr, Group, GroupLayout, Numerics, Slice, Value
-from gpu_zoo.spec import evaluate as work_out
+from gpu_zoo.spec import EnvSpec, Expr, Group, GroupLayout, Numerics, Slice, Value, ranges
 
 WHERE = {"compile": "compiled in", "launch": "set_param", "host": "Python only"}
 MIN_WIDTH = 120  # of a pipe, where rich would fold lines at 80 columns
@@ -33,7 +32,7 @@ def show_list() -> None:
         table.add_row(
             entry.id,
             " + ".join(f"{g.count} {g.name}" for g in groups),
-            _joined(_space(g.actions) for g in groups),
+            _joined(str(g.actions) for g in groups),
             _joined(str(g.obs_size) for g in groups),
             entry.reference,
             entry.summary,
@@ -88,7 +87,7 @@ def _show_group(
     table = _table("index", "action")
     for index, name in enumerate(layout.actions.names):
         table.add_row(str(index), name)
-    _print_table(out, f"Actions of {group.name}, {_space(layout.actions)}", table)
+    _print_table(out, f"Actions of {group.name}, {layout.actions}", table)
     if layout.info_size:
         title = f"Info of {group.name} ({layout.info_size},)"
         _print_table(out, title, _slices(group.info, scope))
@@ -96,11 +95,8 @@ def _show_group(
 
 def _slices(slices: Mapping[str, Slice], scope: Mapping[str, Value]) -> Table:
     table = _table("entries", "name", "size", "meaning")
-    start = 0
-    for name, part in slices.items():
-        size = work_out(part.size, scope)
-        table.add_row(f"[{start}:{start + size}]", name, _formula(part.size, size), part.doc)
-        start += size
+    for name, part, start, end in ranges(slices, scope):
+        table.add_row(f"[{start}:{end}]", name, _formula(part.size, end - start), part.doc)
     return table
 
 
@@ -120,13 +116,6 @@ def _state(entry: EnvSpec, program: Program) -> Table:
 
 def _formula(size: Expr, value: int) -> str:
     return str(value) if str(size) == str(value) else f"{value} = {size}"
-
-
-def _space(actions: Actions) -> str:
-    if actions.box is None:
-        return f"Discrete({len(actions.names)})"
-    low, high = actions.box
-    return f"Box({low:g}, {high:g}, ({len(actions.names)},), float32)"
 
 
 def _joined(values: Iterable[str]) -> str:

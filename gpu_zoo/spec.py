@@ -11,7 +11,7 @@ the documentation tables.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -147,6 +147,12 @@ class Actions:
         if self.box is None:
             return spaces.Discrete(len(self.names))
         return spaces.Box(self.box[0], self.box[1], (len(self.names),), np.float32)
+
+    def __str__(self) -> str:
+        if self.box is None:
+            return f"Discrete({len(self.names)})"
+        low, high = self.box
+        return f"Box({low:g}, {high:g}, ({len(self.names)},), float32)"
 
 
 @dataclass(frozen=True)
@@ -318,6 +324,17 @@ class EnvSpec:
             )
             start += count
         return tuple(layouts)
+
+
+def ranges(
+    slices: Mapping[str, Slice], scope: Mapping[str, Any]
+) -> Iterator[tuple[str, Slice, int, int]]:
+    """Each slice's name, itself, and where it starts and ends in the vector."""
+    start = 0
+    for name, part in slices.items():
+        end = start + evaluate(part.size, scope)
+        yield name, part, start, end
+        start = end
 
 
 def evaluate(expression: Expr, scope: Mapping[str, Any]) -> int:

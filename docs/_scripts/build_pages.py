@@ -14,7 +14,7 @@ from pathlib import Path
 
 import gpu_zoo
 from gpu_zoo.prelude import Program
-from gpu_zoo.spec import Actions, EnvSpec, Group, Param, Value, evaluate
+from gpu_zoo.spec import EnvSpec, Group, Param, Value, ranges
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
@@ -31,14 +31,6 @@ def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]
     yield ""
 
 
-def describe(actions: Actions) -> str:
-    """An action space in words."""
-    if actions.box is None:
-        return f"`Discrete({len(actions.names)})`"
-    low, high = actions.box
-    return f"`Box({low:g}, {high:g}, ({len(actions.names)},), float32)`"
-
-
 def page(spec: EnvSpec) -> Iterator[str]:
     """The generated part of an environment's page."""
     params = spec.resolve({})
@@ -51,7 +43,7 @@ def page(spec: EnvSpec) -> Iterator[str]:
         [
             ("id", f"`{spec.id}`"),
             ("agents", ", ".join(f"`{agent}`" for agent in program.agents)),
-            ("actions", " or ".join(describe(a) for a in spec.groups[0].actions)),
+            ("actions", " or ".join(f"`{a}`" for a in spec.groups[0].actions)),
             ("observations", " and ".join(f"`({g.obs_size},)`" for g in layouts.values())),
             ("shape of parallelism", "one thread" if program.lane else "one block"),
             ("state", f"{program.state_bytes} bytes in fast numerics"),
@@ -70,7 +62,7 @@ def page(spec: EnvSpec) -> Iterator[str]:
         yield from observation(spec, group, params)
     yield "## Actions\n"
     for actions in spec.groups[0].actions:
-        yield f"{describe(actions)}:\n"
+        yield f"`{actions}`:\n"
         yield from table(
             ("index", "action"), [(str(i), f"`{n}`") for i, n in enumerate(actions.names)]
         )
@@ -113,13 +105,11 @@ def parameter(name: str, param: Param) -> tuple[str, ...]:
 def observation(spec: EnvSpec, group: Group, params: Mapping[str, Value]) -> Iterator[str]:
     """The observation of one group: index ranges with default parameters, and formulas."""
     scope = spec.scope(params)
-    rows: list[tuple[str, ...]] = []
-    at = 0
-    for name, part in group.observation.items():
-        size = evaluate(part.size, scope)
-        rows.append((f"`[{at}:{at + size}]`", f"`{part.size}`", name, part.doc))
-        at += size
-    yield f"`{group.name}`, float32 `({at},)` with default parameters:\n"
+    parts = list(ranges(group.observation, scope))
+    rows = [
+        (f"`[{start}:{end}]`", f"`{part.size}`", name, part.doc) for name, part, start, end in parts
+    ]
+    yield f"`{group.name}`, float32 `({parts[-1][-1]},)` with default parameters:\n"
     yield from table(("entries", "length", "name", "meaning"), rows)
 
 

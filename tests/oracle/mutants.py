@@ -8,6 +8,9 @@ import hashlib
 from gpu_zoo.compile import KERNELS, cache_dir
 from gpu_zoo.spec import EnvSpec
 
+# Where bodies meet often enough that a change in the contact force shows.
+WITH_CONTACTS = ["mpe/simple_spread_v3", "mpe/simple_tag_v3"]
+
 
 def mutated(spec: EnvSpec, old: str, new: str) -> EnvSpec:
     """The spec with ``old`` replaced by ``new``.

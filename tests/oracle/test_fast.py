@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from oracle.episodes import compile_variants
-from oracle.mutants import mutated
+from oracle.mutants import WITH_CONTACTS, mutated
 from scipy import stats
 
 import gpu_zoo
@@ -298,7 +298,6 @@ RESET_MUTANTS = {
     "shape": ("p[1] = rng_uniform(rng, -bound, bound)", "p[1] = rng_uniform(rng, p[0], bound)"),
     "copied": ("p[1] = rng_uniform(rng, -bound, bound)", "p[1] = -p[0]"),
 }
-WITH_CONTACTS = ["mpe/simple_spread_v3", "mpe/simple_tag_v3"]
 
 
 @pytest.mark.parametrize("mutant", STEP_MUTANTS)

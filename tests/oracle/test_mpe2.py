@@ -27,7 +27,7 @@ from oracle.episodes import (
     original,
     shared_params,
 )
-from oracle.mutants import mutated
+from oracle.mutants import WITH_CONTACTS, mutated
 from pettingzoo.utils.env_logger import EnvLogger
 
 import gpu_zoo
@@ -260,7 +260,6 @@ MUTANTS = {
     "contact in another order": ("CONTACT_FORCE * d.x / dist", "CONTACT_FORCE * (d.x / dist)"),
     "contact cut off": ("ZOO_REFERENCE ? R(0.75)", "ZOO_REFERENCE ? R(0.02)"),
 }
-WITH_CONTACTS = ["mpe/simple_spread_v3", "mpe/simple_tag_v3"]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -125,6 +125,7 @@ class Program:
                 "#pragma once",
                 *self._constants(),
                 *self._group_functions(),
+                *self._traits(),
                 *self._structs(),
                 *self._state_access(),
                 "",
@@ -147,8 +148,15 @@ class Program:
 
     def _dtype(self, dtype: str) -> np.dtype[Any]:
         return (
-            self.real if dtype == "real" else np.dtype({"i32": "i4", "u8": "u1"}.get(dtype, dtype))
+            self.real
+            if dtype == "real"
+            else np.dtype({"i32": "i4", "u8": "u1", "rng": "i8"}.get(dtype, dtype))
         )
+
+    @property
+    def _rng_shape(self) -> tuple[int]:
+        """Words of 64 bits in the kernel's ``Rng``."""
+        return (5,) if self.numerics == "reference" else (2,)
 
     def _lay_out_state(self) -> tuple[dict[str, StateField], int]:
         # Widest entries first, so that every field is aligned without padding between them.
@@ -159,7 +167,8 @@ class Program:
         offset = 0
         for name, field in widest_first:
             dtype = self._dtype(field.dtype)
-            fields[name] = StateField(dtype, self._sizes(field.shape), offset, field.at_reset)
+            shape = self._rng_shape if field.dtype == "rng" else self._sizes(field.shape)
+            fields[name] = StateField(dtype, shape, offset, field.at_reset)
             offset += math.prod(_c_sizes(fields[name].shape)) * dtype.itemsize
         align = max((f.dtype.itemsize for f in fields.values()), default=1)
         return fields, -(-offset // align) * align
@@ -178,7 +187,7 @@ class Program:
                 yield f"{name}/{group.name}", Buffer(kind, (group.count, *tail))
         for name, dtype in ENV_BUFFERS:
             yield name, Buffer(np.dtype(dtype), ())
-        yield "rng", Buffer(np.dtype("i8"), (5,) if self.numerics == "reference" else (2,))
+        yield "rng", Buffer(self._dtype("rng"), self._rng_shape)
 
     def _io(self) -> np.dtype[Any]:
         params = [
@@ -196,6 +205,7 @@ class Program:
                 ("rng", "u8"),
                 ("num_envs", "i4"),
                 ("autoreset", "i4"),
+                ("frozen", "i4"),
             ],
             align=True,
         )
@@ -227,6 +237,17 @@ class Program:
             chain = "".join(f"g == {g} ? {value} : " for g, value in enumerate(values[:-1]))
             yield f"ZOO_FN int {function}(int g) {{ (void)g; return {chain}{values[-1]}; }}"
 
+    def _traits(self) -> Iterator[str]:
+        scope = self.spec.scope(self.params)
+        for name, runs in self.spec.traits.items():
+            kind = "bool" if all(isinstance(value, bool) for _, value in runs) else "real"
+            chain, end = "", 0
+            for count, value in runs:
+                end += evaluate(count, scope)
+                literal = str(value).lower() if kind == "bool" else f"(real){float(value)!r}"
+                chain += f"i < {end} ? {literal} : "
+            yield f"ZOO_FN {kind} {name}(int i) {{ (void)i; return {chain}{kind}(); }}"
+
     def _structs(self) -> Iterator[str]:
         params = self.io["params"]
         yield "struct Params {"
@@ -246,11 +267,15 @@ class Program:
         yield "    Rng* rng;"
         yield "    int num_envs;"
         yield "    int autoreset;"
+        yield "    int frozen;"
         yield "};"
 
     def _field_struct(self, name: str, fields: Mapping[str, Field]) -> Iterator[str]:
         yield f"struct {name} {{"
         for field_name, field in fields.items():
+            if field.dtype == "rng":
+                yield f"    Rng {field_name};"
+                continue
             index = "".join(f"[{size}]" for size in _c_sizes(self._sizes(field.shape)))
             yield f"    {C_TYPE[self._dtype(field.dtype).str[1:]]} {field_name}{index};"
         yield "};"
@@ -268,10 +293,12 @@ class Program:
             yield f"    const int lane = env % {self.tile};"
             for name, field in self.fields.items():
                 if field.size:
-                    yield from self._move_field(name, field, load=function == "load_state")
+                    load = function == "load_state"
+                    is_rng = self.spec.state[name].dtype == "rng"
+                    yield (self._move_rng if is_rng else self._move_field)(name, field, load)
             yield "}"
 
-    def _move_field(self, name: str, field: StateField, load: bool) -> Iterator[str]:
+    def _move_field(self, name: str, field: StateField, load: bool) -> str:
         kind = C_TYPE[field.dtype.str[1:]]
         loops = "".join(
             f"ZOO_UNROLL for (int k{d} = 0; k{d} < {size}; ++k{d}) "
@@ -281,13 +308,19 @@ class Program:
         flat = "0"
         for d, size in enumerate(field.shape):
             flat = f"k{d}" if d == 0 else f"({flat}) * {size} + k{d}"
-        there = f"(({kind}*)(tile + {field.offset * self.tile}))[({flat}) * {self.tile} + lane]"
+        there = self._in_tile(kind, field, f"({flat})")
         here = f"s.{name}{index}"
-        if load:
-            yield f"    {loops}{here} = {there};"
-        else:
-            guard = "if (fresh) " if field.at_reset else ""
-            yield f"    {guard}{loops}{there} = {here};"
+        guard = "if (fresh) " if field.at_reset and not load else ""
+        return f"    {guard}{loops}{here if load else there} = {there if load else here};"
+
+    def _move_rng(self, name: str, field: StateField, load: bool) -> str:
+        there = self._in_tile("u64", field, "k")
+        move = f"rng_set_word(s.{name}, k, {there})" if load else f"{there} = rng_word(s.{name}, k)"
+        return f"    ZOO_UNROLL for (int k = 0; k < {field.size}; ++k) {move};"
+
+    def _in_tile(self, kind: str, field: StateField, index: str) -> str:
+        """This lane's entry of a field."""
+        return f"(({kind}*)(tile + {field.offset * self.tile}))[{index} * {self.tile} + lane]"
 
 
 def _c_sizes(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ RESERVED = ("rng", "steps", "done", "last_lengths")  # get_state() has these bes
 Expr = int | str
 Value = bool | int | float | str | None
 Numerics = Literal["fast", "reference"]
+Run = tuple[Expr, bool | float]  # how many numbers in a row have which value
 
 
 @dataclass(frozen=True)
@@ -109,14 +110,14 @@ class Field:
     """A field of the kernel's ``State`` (kept between steps) or ``Scratch`` (lives for one step).
 
     Attributes:
-        dtype: ``"real"`` (float32 in fast numerics, float64 in reference numerics), ``"i32"`` or
-            ``"u8"``.
+        dtype: ``"real"`` (float32 in fast numerics, float64 in reference numerics), ``"i32"``,
+            ``"u8"``, or ``"rng"``: a random number generator, ``shape`` then being ().
         shape: sizes, outermost first.
         doc: one line, with the unit.
         at_reset: written only by ``env_reset``, so a step need not store it.
     """
 
-    dtype: Literal["real", "i32", "u8"]
+    dtype: Literal["real", "i32", "u8", "rng"]
     shape: tuple[Expr, ...]
     doc: str
     at_reset: bool = False
@@ -214,6 +215,8 @@ class EnvSpec:
         state: fields kept between steps.
         scratch: fields that live for one step.
         constants: more integers the kernel needs, from the parameters.
+        traits: constants by number: function ``name(i)`` of the kernel gives the first run's value
+            to the first so many numbers, and so on.
         shape: ``"lane"`` (one thread an environment) or ``"block"`` (one block an environment);
             ``"auto"`` takes lane up to 8 agents.
         check: raises ValueError for parameter values that do not go together.
@@ -233,6 +236,7 @@ class EnvSpec:
     state: Mapping[str, Field]
     scratch: Mapping[str, Field] = field(default_factory=dict)
     constants: Mapping[str, Expr] = field(default_factory=dict)
+    traits: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     shape: Literal["lane", "block", "auto"] = "auto"
     check: Callable[[Mapping[str, Value]], None] | None = None
     reward: str = ""
@@ -250,10 +254,13 @@ class EnvSpec:
         for name, field_ in {**self.state, **self.scratch}.items():
             if not name.isidentifier() or name in RESERVED:
                 raise ValueError(f"state[{name!r}]: expected a C identifier not in {RESERVED}")
-            if field_.dtype not in ("real", "i32", "u8"):
+            if field_.dtype not in ("real", "i32", "u8", "rng"):
                 raise ValueError(
-                    f"state[{name!r}]: dtype {field_.dtype!r}, expected 'real', 'i32' or 'u8'"
+                    f"state[{name!r}]: dtype {field_.dtype!r}, "
+                    "expected 'real', 'i32', 'u8' or 'rng'"
                 )
+            if field_.dtype == "rng" and (field_.shape or name in self.scratch):
+                raise ValueError(f"state[{name!r}]: expected an 'rng' to be one field of the state")
 
     @property
     def name(self) -> str:

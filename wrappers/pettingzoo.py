@@ -174,14 +174,17 @@ class Game:
 
     def infos(self) -> dict[str, dict[str, Any]]:
         """The last step's infos, in the original's own terms."""
-        data = self.vector._infos.get("benchmark_data")
-        if data is None:
+        if not self.params.get("benchmark_data"):
             return {agent: {} for agent in self.agents}
-        infos = {}
-        for agent in self.agents:
-            convert = self._layouts[agent].info_value or np.copy
-            infos[agent] = {"benchmark_data": convert(data[agent][0])}
-        return infos
+        return {agent: {"benchmark_data": self.benchmark_data(agent)} for agent in self.agents}
+
+    def benchmark_data(self, agent: str) -> Any:
+        """The agent's benchmark data of the last step; {} where the original reports nothing."""
+        layout = self._layouts[agent]
+        if layout.info_size == 0:
+            return {}
+        convert = layout.info_value or np.copy
+        return convert(self.vector._infos["benchmark_data"][agent][0])
 
 
 class Face:

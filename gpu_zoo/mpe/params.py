@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from gpu_zoo.spec import Actions, Param, Slice, Value
 
+REFERENCE = "mpe2 1.1.1"
 MOVES = ("no_action", "move_left", "move_right", "move_down", "move_up")
-ACTIONS = (Actions(MOVES), Actions(MOVES, box=(0.0, 1.0)))
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the words' names in mpe2's pictures
 
 MAX_CYCLES = Param(25, "steps after which the episode is truncated", low=1)
-CONTINUOUS = Param(False, "actions are Box(0, 1, (5,)) instead of Discrete(5)", at="compile")
+CONTINUOUS = Param(False, "continuous actions (a Box) instead of discrete ones", at="compile")
 RENDER_MODE = Param(
     None, "how render() shows the scene", at="host", choices=(None, "human", "rgb_array")
 )
 RESCALING = Param(True, "draw bodies at the scale of the camera", at="host")
 BENCHMARK = Param(False, "report benchmark data in infos after each step", at="compile")
+LOCAL_RATIO = Param(
+    0.5, "weight of an agent's own reward; 1 - local_ratio for the shared", low=0, high=1
+)
 CURRICULUM = Param(False, "train through stages of rising difficulty")
 ON_SUCCESS = Param(False, "terminate the episode on success")
 AGENT_NEIGHBORS = Param(
@@ -37,6 +44,52 @@ LANDMARK_NEIGHBORS = Param(
 
 OWN_VELOCITY = Slice(2, "own velocity (x, y), units a second")
 OWN_POSITION = Slice(2, "own position (x, y)")
+
+# The parameters with which every particle environment's list ends, or nearly.
+COMMON = {
+    "max_cycles": MAX_CYCLES,
+    "continuous_actions": CONTINUOUS,
+    "render_mode": RENDER_MODE,
+    "dynamic_rescaling": RESCALING,
+    "benchmark_data": BENCHMARK,
+}
+NEIGHBORS = {
+    "num_agent_neighbors": AGENT_NEIGHBORS,
+    "num_landmark_neighbors": LANDMARK_NEIGHBORS,
+}
+
+CURRICULUM_NOTES = (
+    "The curriculum works as mpe2 documents it. In mpe2 1.1.1 itself the stage never leaves 0: "
+    "a property of the scenario's base class drops what is assigned to it. So episodes differ "
+    "from mpe2's once the stage is moved.",
+    "`curriculum_stage` is a parameter of our own; mpe2 only has the methods.",
+)
+
+
+def actions(movable: bool = True, dim_c: int = 0) -> tuple[Actions, Actions]:
+    """The discrete and the continuous action space of an agent that moves, speaks, or both.
+
+    A discrete action is ``move + 5 * word``; a continuous one has the moves' strengths, then the
+    words' loudnesses.
+    """
+    moves = MOVES if movable else ()
+    words = tuple(f"say_{word}" for word in ALPHABET[:dim_c])
+    both = tuple(f"{move}+{word}" for word in words for move in moves) or moves or words
+    return Actions(both), Actions(moves + words, box=(0.0, 1.0))
+
+
+ACTIONS = actions()
+
+
+def as_int(row: Any) -> int:
+    """The one number of an info row, counted in whole numbers."""
+    return int(row[0])
+
+
+def as_float(row: Any) -> np.float64:
+    """The one number of an info row."""
+    value: np.float64 = np.float64(row[0])
+    return value
 
 
 def check_curriculum(values: Mapping[str, Value]) -> None:

@@ -6,11 +6,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from gpu_zoo.mpe import params as mpe
-from gpu_zoo.spec import EnvSpec, Field, Group, Param, Slice, Value
+from gpu_zoo.mpe.world import Body, World, particle_spec
+from gpu_zoo.spec import Field, Group, Param, Slice, Value
 from gpu_zoo.wrappers.pettingzoo import drop_in
+
+WORLD = World(
+    agents=(
+        Body("adversary", "num_adversaries", color=(0.85, 0.35, 0.35), size=0.075, collide=True,
+             accel=3.0, max_speed=1.0),
+        Body("agent", "num_good", color=(0.35, 0.85, 0.35), size=0.05, collide=True,
+             accel=4.0, max_speed=1.3),
+    ),
+    landmarks=(
+        Body("landmark %d", "num_obstacles", color=(0.25, 0.25, 0.25), size=0.2, collide=True),
+    ),
+    dim_c=2,
+)  # fmt: skip
 
 
 def _check(values: Mapping[str, Value]) -> None:
@@ -41,65 +54,39 @@ def _group(name: str, count: str, good_others: str) -> Group:
         },
         actions=mpe.ACTIONS,
         info={"benchmark_data": Slice(1, "good agents an adversary touches")},
-        info_value=_touches,
+        info_value=mpe.as_int,
     )
 
 
-def _touches(row: Any) -> int:
-    return int(row[0])
-
-
-SPEC = EnvSpec(
-    id="mpe/simple_tag_v3",
-    kernel="mpe/simple_tag_v3.cu",
+SPEC = particle_spec(
+    "simple_tag_v3",
     summary="Adversaries chase faster good agents around obstacles.",
-    reference="mpe2 1.1.1",
+    world=WORLD,
     params={
         "num_good": Param(1, "number of good agents", at="compile", low=0),
         "num_adversaries": Param(3, "number of adversaries", at="compile", low=0),
         "num_obstacles": Param(2, "number of obstacles", at="compile", low=0),
-        "max_cycles": mpe.MAX_CYCLES,
-        "continuous_actions": mpe.CONTINUOUS,
-        "render_mode": mpe.RENDER_MODE,
-        "dynamic_rescaling": mpe.RESCALING,
-        "benchmark_data": mpe.BENCHMARK,
+        **mpe.COMMON,
         "curriculum": mpe.CURRICULUM,
         "terminate_on_success": mpe.ON_SUCCESS,
-        "num_agent_neighbors": mpe.AGENT_NEIGHBORS,
-        "num_landmark_neighbors": mpe.LANDMARK_NEIGHBORS,
+        **mpe.NEIGHBORS,
         "curriculum_stage": Param(
             0, "stage of the curriculum: good agents at 50, 75, 100 % speed", low=0, high=2
         ),
     },
     check=_check,
-    constants={"N_LANDMARKS": "num_obstacles", "N_ALL": "num_good + num_adversaries"},
     groups=(
         _group("adversary", "num_adversaries", "num_good"),
         _group("agent", "num_good", "num_good - 1"),
     ),
-    state={
-        "pos": Field("real", ("N_ALL", 2), "agents' positions"),
-        "vel": Field("real", ("N_ALL", 2), "agents' velocities, units a second"),
-        "landmark": Field("real", ("num_obstacles", 2), "obstacles' positions", at_reset=True),
-        "stage": Field("i32", (), "curriculum stage of this episode", at_reset=True),
-    },
-    scratch={
-        "force": Field("real", ("N_ALL", 2), "force on each agent"),
-        "hits": Field("i32", ("N_ALL",), "adversaries that touch each good agent"),
-    },
+    state={"stage": Field("i32", (), "curriculum stage of this episode", at_reset=True)},
+    scratch={"hits": Field("i32", (WORLD.n_agents,), "adversaries that touch each good agent")},
     reward=(
         "good agents: -10 for every adversary that touches them, and minus a cost of leaving the "
         "square; adversaries: +10 for every touch between any adversary and any good agent"
     ),
     ends="with terminate_on_success, once every good agent is touched by an adversary",
-    notes=(
-        "The curriculum works as mpe2 documents it. In mpe2 1.1.1 itself the stage never leaves 0: "
-        "a property of the scenario's base class drops what is assigned to it. So episodes differ "
-        "from mpe2's once the stage is moved.",
-        "`curriculum_stage` is a parameter of our own; mpe2 only has the methods.",
-    ),
-    render="gpu_zoo.render.mpe:draw_tag",
-    history=("v3: first version here; follows mpe2 1.1.1",),
+    notes=mpe.CURRICULUM_NOTES,
 )
 
 raw_env, env, parallel_env = drop_in(SPEC)

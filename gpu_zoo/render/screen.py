@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SIZE = (700, 700)  # width and height in pixels, as mpe2 draws
 
 Scene = Mapping[str, npt.NDArray[Any]]
-Draw = Callable[[Any, Scene, Scene, Mapping[str, Value]], None]
+Draw = Callable[[Any, EnvSpec, Scene, Scene, Mapping[str, Value]], None]
 
 # Screens that show a window. SDL has one display for all of them, so the last one closes it.
 _windows: WeakSet[Screen] = WeakSet()
@@ -49,7 +49,7 @@ class Screen:
             raise NotImplementedError(f"{spec.id} cannot be drawn: its spec has no render function")
         self._pygame = _import_pygame()
         self._draw = _resolve(spec.render)
-        self._title = spec.id
+        self._spec = spec
         self._fps = fps
         self._window = render_mode == "human"
         self._clock: Any = None
@@ -72,7 +72,7 @@ class Screen:
         Raises:
             MissingDependency: human mode, and there is no display.
         """
-        self._draw(self._surface, scene, start, params)
+        self._draw(self._surface, self._spec, scene, start, params)
         if self._window:
             self._show_window()
             return None
@@ -92,7 +92,7 @@ class Screen:
                 ) from error
         if self._clock is None:
             _windows.add(self)
-            pygame.display.set_caption(self._title)
+            pygame.display.set_caption(self._spec.id)
             self._clock = pygame.time.Clock()
         display.blit(self._surface, (0, 0))
         # Answers the window manager; events stay in the queue for whoever wants them.

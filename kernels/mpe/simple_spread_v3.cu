@@ -4,24 +4,22 @@
 //
 //   env_reset    first thread  agents, then landmarks, uniform in the square
 //   env_step     physics       two phases, see mpe/world.cuh
-//                phase 3       landmark l: distance to its nearest agent   (writes cover[l])
-//                phase 4       agent i: its reward, whether all is covered
-//   env_observe  agent i: [vel | pos | landmarks | other agents | their utterances, always 0]
+//   env_score    phase 1       landmark l: distance to its nearest agent   (writes cover[l])
+//                phase 2       agent i: its reward, whether all is covered
+//   env_observe  agent i       [vel | pos | landmarks | other agents | their utterances, always 0]
 #include "zoo/zoo.cuh"
-
-constexpr bool LANDMARKS_COLLIDE = false;
-constexpr real LANDMARK_SIZE = 0.05;
 #include "mpe/world.cuh"
 
 constexpr real COVER_RADIUS = R(0.1);
-constexpr int DIM_C = 2;  // length of an utterance
-
-ZOO_FN real agent_size(int) { return R(0.15); }
-ZOO_FN real agent_accel(const Env&, int) { return R(5.0); }
-ZOO_FN real agent_max_speed(const Env&, int) { return NO_LIMIT; }
 
 ZOO_FN void env_reset(Env& e) {
-    scatter(e, 1);
+    if (!is_first_thread()) return;
+    scatter_agents(e);
+    scatter_landmarks(e, 1);
+}
+
+ZOO_FN void env_step(Env& e) {
+    world_step(e);
 }
 
 ZOO_FN int collisions(const State& s, int i) {
@@ -31,10 +29,8 @@ ZOO_FN int collisions(const State& s, int i) {
     return count;
 }
 
-ZOO_FN void env_step(Env& e) {
+ZOO_FN void env_score(Env& e) {
     const State& s = e.s;
-    world_step(e);
-
     for_each(l, N_LANDMARKS) {
         real nearest = squared(vec(s.pos[0]) - vec(s.landmark[l]));
         ZOO_UNROLL for (int i = 1; i < N_AGENTS; ++i)
@@ -57,35 +53,28 @@ ZOO_FN void env_step(Env& e) {
     }
 }
 
-ZOO_FN void env_observe(Env& e) {
-    const State& s = e.s;
-    for_each(i, N_AGENTS) {
-        float* o = e.obs(i);
-        o = write_self(o, s, i);
-        o = write_landmarks(o, s, i, num_landmark_neighbors);
-        o = write_others(o, s, i, num_agent_neighbors);
-        write_zeros(o, DIM_C * N_OTHERS_SEEN);
-    }
+ZOO_FN void env_observe(const Env& e, int i, Row o) {
+    o = write_self(o, e.s, i);
+    o = write_landmarks(o, e.s, i, num_landmark_neighbors);
+    o = write_others(o, e.s, i, num_agent_neighbors);
+    write_zeros(o, DIM_C * N_OTHERS_SEEN);
 }
 
 #if ZOO_INFO
 // mpe2's benchmark data: [score, collisions, summed distances, landmarks covered].
-ZOO_FN void env_info(Env& e) {
-    for_each(i, N_AGENTS) {
-        real distances = 0, score = 0;
-        int covered = 0;
-        ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l) {
-            distances += e.t.cover[l];
-            score -= e.t.cover[l];
-            covered += e.t.cover[l] < COVER_RADIUS;
-        }
-        const int hits = collisions(e.s, i);
-        real* const info = e.info(i);
-        info[0] = score - R(hits);
-        info[1] = R(hits);
-        info[2] = distances;
-        info[3] = R(covered);
+ZOO_FN void env_info(const Env& e, int i, real* info) {
+    real distances = 0, score = 0;
+    int covered = 0;
+    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l) {
+        distances += e.t.cover[l];
+        score -= e.t.cover[l];
+        covered += e.t.cover[l] < COVER_RADIUS;
     }
+    const int hits = collisions(e.s, i);
+    info[0] = score - R(hits);
+    info[1] = R(hits);
+    info[2] = distances;
+    info[3] = R(covered);
 }
 #endif
 

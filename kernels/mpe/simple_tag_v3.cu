@@ -4,13 +4,10 @@
 //
 //   env_reset    first thread  agents, then obstacles, uniform in their squares
 //   env_step     physics       two phases, see mpe/world.cuh
-//                phase 3       good agent i: adversaries that touch it   (writes hits[i])
-//                phase 4       agent i: its reward, whether all good agents are caught
-//   env_observe  agent i: [vel | pos | obstacles | other agents | velocities of good agents]
+//   env_score    phase 1       good agent i: adversaries that touch it   (writes hits[i])
+//                phase 2       agent i: its reward, whether all good agents are caught
+//   env_observe  agent i       [vel | pos | obstacles | other agents | velocities of good agents]
 #include "zoo/zoo.cuh"
-
-constexpr bool LANDMARKS_COLLIDE = true;
-constexpr real LANDMARK_SIZE = 0.2;
 #include "mpe/world.cuh"
 
 constexpr int FULL_SPEED_STAGE = 2;
@@ -18,35 +15,25 @@ constexpr int FULL_SPEED_STAGE = 2;
 ZOO_FN bool is_adversary(int i) { return i < num_adversaries; }
 
 // What the curriculum stage of the last reset leaves of a good agent's speed.
-ZOO_FN real prey_speed(const Env& e) {
-    return e.s.stage == 0 ? R(0.5) : e.s.stage == 1 ? R(0.75) : R(1.0);
-}
-
-ZOO_FN real agent_size(int i) { return is_adversary(i) ? R(0.075) : R(0.05); }
-ZOO_FN real agent_accel(const Env& e, int i) {
-    return is_adversary(i) ? R(3.0) : R(4.0) * prey_speed(e);
-}
-ZOO_FN real agent_max_speed(const Env& e, int i) {
-    return is_adversary(i) ? R(1.0) : R(1.3) * prey_speed(e);
+ZOO_FN real pace(const Env& e, int i) {
+    return is_adversary(i) || e.s.stage == FULL_SPEED_STAGE ? R(1.0)
+           : e.s.stage == 0                                 ? R(0.5)
+                                                            : R(0.75);
 }
 
 ZOO_FN void env_reset(Env& e) {
-    if (is_first_thread()) e.s.stage = e.p.curriculum ? e.p.curriculum_stage : FULL_SPEED_STAGE;
-    scatter(e, R(0.9));
-}
-
-// Cost of leaving the square in one coordinate.
-ZOO_FN real bound(real x) {
-    const real far = zoo_abs(x);
-    if (far < R(0.9)) return 0;
-    if (far < R(1.0)) return (far - R(0.9)) * 10;
-    return zoo_min(real_exp(2 * far - 2), R(10));
+    if (!is_first_thread()) return;
+    e.s.stage = e.p.curriculum ? e.p.curriculum_stage : FULL_SPEED_STAGE;
+    scatter_agents(e);
+    scatter_landmarks(e, R(0.9));
 }
 
 ZOO_FN void env_step(Env& e) {
-    const State& s = e.s;
-    world_step(e);
+    world_step<pace>(e);
+}
 
+ZOO_FN void env_score(Env& e) {
+    const State& s = e.s;
     for_each(i, N_AGENTS) {
         int hits = 0;
         ZOO_UNROLL for (int a = 0; a < num_adversaries; ++a)
@@ -72,7 +59,7 @@ ZOO_FN void env_step(Env& e) {
 }
 
 // Velocities of the other good agents; of the nearest agents' slots if neighbours are limited.
-ZOO_FN void write_velocities(float* o, const State& s, int i) {
+ZOO_FN void write_velocities(Row o, const State& s, int i) {
     if (num_agent_neighbors != ALL) write_zeros(o, 2 * num_agent_neighbors);
     ZOO_UNROLL for (int j = num_adversaries; j < N_AGENTS; ++j) {
         if (j == i) continue;
@@ -85,26 +72,20 @@ ZOO_FN void write_velocities(float* o, const State& s, int i) {
     }
 }
 
-ZOO_FN void env_observe(Env& e) {
-    const State& s = e.s;
-    for_each(i, N_AGENTS) {
-        float* o = e.obs(i);
-        o = write_self(o, s, i);
-        o = write_landmarks(o, s, i, num_landmark_neighbors);
-        o = write_others(o, s, i, num_agent_neighbors);
-        write_velocities(o, s, i);
-    }
+ZOO_FN void env_observe(const Env& e, int i, Row o) {
+    o = write_self(o, e.s, i);
+    o = write_landmarks(o, e.s, i, num_landmark_neighbors);
+    o = write_others(o, e.s, i, num_agent_neighbors);
+    write_velocities(o, e.s, i);
 }
 
 #if ZOO_INFO
 // mpe2's benchmark data: how many good agents an adversary touches; 0 for good agents.
-ZOO_FN void env_info(Env& e) {
-    for_each(i, N_AGENTS) {
-        int touches = 0;
-        ZOO_UNROLL for (int g = num_adversaries; g < N_AGENTS; ++g)
-            if (is_adversary(i) && agents_touch(e.s, g, i)) touches += 1;
-        e.info(i)[0] = R(touches);
-    }
+ZOO_FN void env_info(const Env& e, int i, real* info) {
+    int touches = 0;
+    ZOO_UNROLL for (int g = num_adversaries; g < N_AGENTS; ++g)
+        if (is_adversary(i) && agents_touch(e.s, g, i)) touches += 1;
+    info[0] = R(touches);
 }
 #endif
 

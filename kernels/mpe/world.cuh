@@ -4,16 +4,13 @@
 // collide; landmarks never move. Source: mpe2 1.1.1, _mpe_utils/core.py. In reference numerics
 // each operation is done in mpe2's order, so that the results are the same numbers.
 //
-// State needs    pos[N_AGENTS][2], vel[N_AGENTS][2], landmark[..][2]
-// Scratch needs  force[N_AGENTS][2]
-// The kernel file defines, before it includes this file,
-//   LANDMARKS_COLLIDE, N_LANDMARKS, LANDMARK_SIZE
-// and, after it, the functions declared here.
+// The spec's World (gpu_zoo/mpe/world.py) generates the state that is used here,
+//   pos[N_AGENTS][2], vel[N_AGENTS][2], landmark[N_LANDMARKS][2], utterance[N_SPEAKERS][DIM_C]
+// the scratch force[N_AGENTS][2], and what is constant about a body:
+//   agent_size(i), agent_accel(i), agent_max_speed(i), agent_mass(i), agent_movable(i),
+//   agent_collides(i), landmark_size(l), landmark_collides(l)
+// Agents that speak come first.
 #pragma once
-
-ZOO_FN real agent_size(int i);
-ZOO_FN real agent_accel(const Env& e, int i);
-ZOO_FN real agent_max_speed(const Env& e, int i);  // NO_LIMIT if there is none
 
 #define R(x) ((real)(x))
 constexpr int MOVES = 5;  // none, left, right, down, up
@@ -35,31 +32,34 @@ ZOO_FN Vec operator-(Vec a, Vec b) { return Vec{a.x - b.x, a.y - b.y}; }
 ZOO_FN real squared(Vec v) { return v.x * v.x + v.y * v.y; }
 ZOO_FN real distance(const real* p, const real* q) { return zoo_sqrt(squared(vec(p) - vec(q))); }
 
+// Reset -------------------------------------------------------------------------------------------
+
 ZOO_FN void draw_point(Rng& rng, real bound, real* p) {
     p[0] = rng_uniform(rng, -bound, bound);
     p[1] = rng_uniform(rng, -bound, bound);
 }
 
-// Everybody at rest somewhere in the square, landmarks within `landmark_bound` of its centre. Drawn
-// by one thread, in mpe2's order.
-ZOO_FN void scatter(Env& e, real landmark_bound) {
+// Agents silent and at rest somewhere in the square. Drawn by the first thread, in mpe2's order.
+ZOO_FN void scatter_agents(Env& e) {
     State& s = e.s;
-    if (!is_first_thread()) return;
     ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i) {
         draw_point(e.rng, 1, s.pos[i]);
         s.vel[i][0] = s.vel[i][1] = 0;
     }
-    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
-        draw_point(e.rng, landmark_bound, s.landmark[l]);
+    ZOO_UNROLL for (int i = 0; i < N_SPEAKERS; ++i)
+        ZOO_UNROLL for (int k = 0; k < DIM_C; ++k) s.utterance[i][k] = 0;
 }
 
-ZOO_FN bool agents_touch(const State& s, int i, int j) {
-    return distance(s.pos[i], s.pos[j]) < agent_size(i) + agent_size(j);
+// Landmarks `begin` to `end` within `bound` of the centre, likewise.
+ZOO_FN void scatter_landmarks(Env& e, real bound, int begin = 0, int end = N_LANDMARKS) {
+    ZOO_UNROLL for (int l = begin; l < end; ++l) draw_point(e.rng, bound, e.s.landmark[l]);
 }
 
-// Force of agent i's own motor.
-ZOO_FN Vec motor(const Env& e, int i) {
-    const real accel = agent_accel(e, i);
+// Step --------------------------------------------------------------------------------------------
+
+// Force of agent i's own motor at `pace`, a factor on its acceleration.
+ZOO_FN Vec motor(const Env& e, int i, real pace) {
+    const real accel = agent_accel(i) * pace;
     if (continuous_actions) {
         // The differences are float32, as mpe2 gets them from float32 actions.
         return Vec{R(e.control(i, 2) - e.control(i, 1)) * accel,
@@ -81,15 +81,26 @@ ZOO_FN void add_contact(Vec& force, const real* p, const real* q, real dist_min)
     force.y = CONTACT_FORCE * d.y / dist * penetration + force.y;
 }
 
-ZOO_FN void move(Env& e, int i) {
+// Adds to `force` what agent i gets from all bodies it touches.
+ZOO_FN void add_contacts(Vec& force, const State& s, int i) {
+    if (!agent_collides(i)) return;
+    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
+        if (j != i && agent_collides(j))
+            add_contact(force, s.pos[i], s.pos[j], agent_size(i) + agent_size(j));
+    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
+        if (landmark_collides(l))
+            add_contact(force, s.pos[i], s.landmark[l], agent_size(i) + landmark_size(l));
+}
+
+ZOO_FN void move(Env& e, int i, real pace) {
     State& s = e.s;
     Vec v = vec(s.vel[i]);
     s.pos[i][0] += v.x * DT;
     s.pos[i][1] += v.y * DT;
-    v.x = v.x * (1 - DAMPING) + e.t.force[i][0] * DT;
-    v.y = v.y * (1 - DAMPING) + e.t.force[i][1] * DT;
-    const real limit = agent_max_speed(e, i);
-    if (limit != NO_LIMIT) {
+    v.x = v.x * (1 - DAMPING) + e.t.force[i][0] / agent_mass(i) * DT;
+    v.y = v.y * (1 - DAMPING) + e.t.force[i][1] / agent_mass(i) * DT;
+    if (agent_max_speed(i) != NO_LIMIT) {
+        const real limit = agent_max_speed(i) * pace;
         const real speed = zoo_sqrt(squared(v));
         if (speed > limit) {
             v.x = v.x / speed * limit;
@@ -100,37 +111,74 @@ ZOO_FN void move(Env& e, int i) {
     s.vel[i][1] = v.y;
 }
 
+// What agent i says: one word, or DIM_C loudnesses. Actions name the word after the move.
+ZOO_FN void speak(Env& e, int i) {
+    ZOO_UNROLL for (int k = 0; k < DIM_C; ++k) {
+        if (continuous_actions) {
+            e.s.utterance[i][k] = R(e.control(i, (agent_movable(i) ? MOVES : 0) + k)) + R(0);
+        } else {
+            const int word = agent_movable(i) ? e.action(i) / MOVES : e.action(i);
+            e.s.utterance[i][k] = R(word == k);
+        }
+    }
+}
+
+ZOO_FN real full_pace(const Env&, int) { return 1; }
+
 // One step of the world.
 //   phase 1  agent i gathers the forces on it   (writes force[i])
-//   phase 2  agent i moves                      (writes pos[i], vel[i])
+//   phase 2  agent i moves and speaks           (writes pos[i], vel[i], utterance[i])
+template <real (*pace)(const Env&, int) = full_pace>
 ZOO_FN void world_step(Env& e) {
-    State& s = e.s;
     for_each(i, N_AGENTS) {
-        Vec force = motor(e, i);
-        ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
-            if (j != i) add_contact(force, s.pos[i], s.pos[j], agent_size(i) + agent_size(j));
-        if (LANDMARKS_COLLIDE) {
-            ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
-                add_contact(force, s.pos[i], s.landmark[l], agent_size(i) + LANDMARK_SIZE);
-        }
+        if (!agent_movable(i)) continue;
+        Vec force = motor(e, i, pace(e, i));
+        add_contacts(force, e.s, i);
         e.t.force[i][0] = force.x;
         e.t.force[i][1] = force.y;
     }
     sync_env();
-    for_each(i, N_AGENTS) move(e, i);
-    sync_env();
+    for_each(i, N_AGENTS) {
+        if (agent_movable(i)) move(e, i, pace(e, i));
+        if (i < N_SPEAKERS) speak(e, i);
+    }
 }
 
+// Score -------------------------------------------------------------------------------------------
+
+ZOO_FN bool agents_touch(const State& s, int i, int j) {
+    return distance(s.pos[i], s.pos[j]) < agent_size(i) + agent_size(j);
+}
+
+ZOO_FN bool touches_landmark(const State& s, int i, int l) {
+    return distance(s.pos[i], s.landmark[l]) < agent_size(i) + landmark_size(l);
+}
+
+// Cost of leaving the square in one coordinate.
+ZOO_FN real bound(real x) {
+    const real far = zoo_abs(x);
+    if (far < R(0.9)) return 0;
+    if (far < R(1.0)) return (far - R(0.9)) * 10;
+    return zoo_min(real_exp(2 * far - 2), R(10));
+}
+
+// Observe -----------------------------------------------------------------------------------------
 // Observations are written left to right; each part returns where the next one starts.
 
-ZOO_FN float* write(float* o, Vec v) {
+ZOO_FN Row write(Row o, Vec v) {
     o[0] = (float)v.x;
     o[1] = (float)v.y;
     return o + 2;
 }
 
-ZOO_FN float* write_zeros(float* o, int n) {
+ZOO_FN Row write_zeros(Row o, int n) {
     ZOO_UNROLL for (int k = 0; k < n; ++k) o[k] = 0;
+    return o + n;
+}
+
+// n numbers, `on` at index k and `off` elsewhere.
+ZOO_FN Row write_one_hot(Row o, int n, int k, float on = 1, float off = 0) {
+    ZOO_UNROLL for (int j = 0; j < n; ++j) o[j] = j == k ? on : off;
     return o + n;
 }
 
@@ -148,8 +196,8 @@ ZOO_FN int nearness(const real* p, const real (*points)[2], int n, int j, int sk
 
 // Relative positions of the `slots` nearest of n points, nearest first, zeros where there are
 // fewer. Point `skip` is left out (the agent itself among agents), -1 for none.
-ZOO_FN float* write_nearest(float* o, const real* p, const real (*points)[2], int n, int skip,
-                            int slots) {
+ZOO_FN Row write_nearest(Row o, const real* p, const real (*points)[2], int n, int skip,
+                         int slots) {
     write_zeros(o, 2 * slots);
     ZOO_UNROLL for (int j = 0; j < n; ++j) {
         if (j == skip) continue;
@@ -159,13 +207,13 @@ ZOO_FN float* write_nearest(float* o, const real* p, const real (*points)[2], in
     return o + 2 * slots;
 }
 
-ZOO_FN float* write_self(float* o, const State& s, int i) {
+ZOO_FN Row write_self(Row o, const State& s, int i) {
     o = write(o, vec(s.vel[i]));
     return write(o, vec(s.pos[i]));
 }
 
 // Landmarks as agent i sees them: the `slots` nearest, or all of them in order if slots is ALL.
-ZOO_FN float* write_landmarks(float* o, const State& s, int i, int slots) {
+ZOO_FN Row write_landmarks(Row o, const State& s, int i, int slots = ALL) {
     if (slots != ALL) return write_nearest(o, s.pos[i], s.landmark, N_LANDMARKS, -1, slots);
     ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
         o = write(o, vec(s.landmark[l]) - vec(s.pos[i]));
@@ -173,9 +221,15 @@ ZOO_FN float* write_landmarks(float* o, const State& s, int i, int slots) {
 }
 
 // The other agents, likewise.
-ZOO_FN float* write_others(float* o, const State& s, int i, int slots) {
+ZOO_FN Row write_others(Row o, const State& s, int i, int slots = ALL) {
     if (slots != ALL) return write_nearest(o, s.pos[i], s.pos, N_AGENTS, i, slots);
     ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
         if (j != i) o = write(o, vec(s.pos[j]) - vec(s.pos[i]));
     return o;
+}
+
+// What agent i says.
+ZOO_FN Row write_utterance(Row o, const State& s, int i) {
+    ZOO_UNROLL for (int k = 0; k < DIM_C; ++k) o[k] = (float)s.utterance[i][k];
+    return o + DIM_C;
 }

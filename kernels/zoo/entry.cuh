@@ -1,13 +1,36 @@
 // zoo/entry.cuh: included last by every kernel file; the same for all environments.
 //
-// Expects env_reset(Env&), env_step(Env&), env_observe(Env&), and env_info(Env&) where the spec
-// declares info values. Owns what no kernel file should: episodes, the time limit, autoreset,
-// episode statistics, and the three entry points zoo_reset, zoo_step, zoo_observe.
+// Expects of the kernel file
+//   env_reset(Env&)                       a fresh state
+//   env_step(Env&)                        the state one step later
+//   env_score(Env&)                       rewards and terminations of the state after the step
+//   env_observe(const Env&, i, Row)       writes agent i's observation, obs_size(group_of(i)) long
+//   env_info(const Env&, i, real*)        writes agent i's info values, if the spec declares any
+// all threads of the environment call them together, but for the last two, which read only what
+// is finished. Owns what no kernel file should: episodes, the time limit, autoreset, episode
+// statistics, and the three entry points zoo_reset, zoo_step, zoo_observe.
 #pragma once
 
 // Values of gymnasium.vector.AutoresetMode, in gpu_zoo/vector.py's numbering.
 constexpr int SAME_STEP = 0;
 constexpr int DISABLED = 2;
+
+ZOO_FN void observe(const Env& e, float* const* into) {
+    for_each(i, N_AGENTS) {
+        const int g = group_of(i);
+        env_observe(e, i, Row{into[g] + e.row(i, obs_size(g))});
+    }
+}
+
+ZOO_FN void inform(const Env& e) {
+#if ZOO_INFO
+    for_each(i, N_AGENTS) {
+        const int g = group_of(i);
+        if (info_size(g) > 0) env_info(e, i, e.io.infos[g] + e.row(i, info_size(g)));
+    }
+#endif
+    (void)e;
+}
 
 ZOO_FN void begin_episode(Env& e) {
     if (is_first_thread()) {
@@ -76,19 +99,16 @@ ZOO_FN void count_returns(Env& e, int steps, bool done) {
 // One step of the rules and what follows from it. Returns whether env_reset ran.
 ZOO_FN bool advance(Env& e, int steps) {
     for_each(i, N_AGENTS) e.outcome.terminated[i] = 0;
-    env_step(e);
-#if ZOO_INFO
+    if (!e.io.frozen) env_step(e);
     sync_env();
-    env_info(e);
-#endif
+    env_score(e);
     sync_env();
+    inform(e);
     const bool done = end_step(e, steps);
     count_returns(e, steps, done);
     publish(e);
     if (!done || e.io.autoreset != SAME_STEP) return false;
-    e.into_final = true;
-    env_observe(e);
-    e.into_final = false;
+    observe(e, e.io.final_observations);
     sync_env();
     begin_episode(e);
     return true;
@@ -129,12 +149,12 @@ ZOO_FN void run(const Io& io, int env) {
 #else
     State& state = ((State*)io.state)[env];
 #endif
-    Env e{io, io.params, state, scratch, outcome, env, Rng{}, false};
+    Env e{io, io.params, state, scratch, outcome, env, Rng{}};
     bool fresh = false;
     if (operation == RESET) fresh = reset_env(e);
     if (operation == STEP) fresh = step_env(e);
     sync_env();
-    env_observe(e);
+    observe(e, e.io.observations);
 #if ZOO_LANE
     if (operation != OBSERVE) store_state(io, env, state, fresh);
 #else

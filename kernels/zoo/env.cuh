@@ -3,16 +3,23 @@
 //   e.s                the State declared in the spec, kept between steps
 //   e.t                the Scratch declared in the spec, which lives for one step
 //   e.p                the parameters
-//   e.rng              random numbers; only in env_reset, only on the first thread
+//   e.rng              random numbers; only in env_reset, only on the first thread. What draws
+//                      between resets has a generator of its own, a field of the state.
 //   e.action(i)        agent i's discrete action
 //   e.control(i, k)    component k of agent i's continuous action
 //   e.reward(i)        write: agent i's reward of this step
 //   e.terminated(i)    write: true where agent i's episode ends by the rules
-//   e.obs(i)           write: agent i's observation, obs_size(group_of(i)) floats
-//   e.info(i)          write (in env_info): agent i's info values
 //
 // Agents are numbered through the groups in the spec's order.
 #pragma once
+
+// A row of numbers to write, left to right: an agent's observation. Neighbouring entries need not
+// be neighbours in memory.
+struct Row {
+    float* at;
+    ZOO_METHOD float& operator[](int k) const { return at[k]; }
+    ZOO_METHOD Row operator+(int k) const { return Row{at + k}; }
+};
 
 struct Outcome {
     real reward[N_AGENTS];
@@ -28,7 +35,6 @@ struct Env {
     Outcome& outcome;
     int env;
     Rng rng;
-    bool into_final;  // observations go to the final observations: the episode has just ended
 
     // Row of agent i in a buffer of its group that holds `width` values an agent.
     ZOO_METHOD size_t row(int i, int width) const {
@@ -44,13 +50,4 @@ struct Env {
     }
     ZOO_METHOD real& reward(int i) { return outcome.reward[i]; }
     ZOO_METHOD u8& terminated(int i) { return outcome.terminated[i]; }
-    ZOO_METHOD float* obs(int i) const {
-        const int g = group_of(i);
-        float* const base = into_final ? io.final_observations[g] : io.observations[g];
-        return base + row(i, obs_size(g));
-    }
-    ZOO_METHOD real* info(int i) const {
-        const int g = group_of(i);
-        return io.infos[g] + row(i, info_size(g));
-    }
 };

@@ -29,6 +29,13 @@ ZOO_FN void philox4x32(const u32 counter[4], const u32 key[2], u32 out[4]) {
 
 struct Rng { u64 seed; u32 episode; u32 draw; };
 
+// The generator as words of 64 bits, for storing it.
+ZOO_FN u64 rng_word(const Rng& r, int k) { return k == 0 ? r.seed : (u64)r.draw << 32 | r.episode; }
+ZOO_FN void rng_set_word(Rng& r, int k, u64 word) {
+  if (k == 0) r.seed = word;
+  if (k == 1) r.episode = (u32)word, r.draw = (u32)(word >> 32);
+}
+
 // One draw is the first word of its own block: the other three are thrown away, which costs a few
 // multiplications and saves a buffer. So a draw depends on its number alone, in any order and from
 // any thread, and an Rng is 16 bytes. A stream repeats after 2^32 draws.
@@ -58,6 +65,22 @@ ZOO_FN int rng_integers(Rng& r, int n) {
 // The 128 bit state and increment in two halves each, and the half of a 64 bit output that the last
 // rng_integers left over: NumPy's has_uint32 and uinteger.
 struct Rng { u64 state_hi, state_lo, inc_hi, inc_lo; u32 buffer; u32 has_buffer; };
+
+// The generator as words of 64 bits, for storing it.
+ZOO_FN u64 rng_word(const Rng& r, int k) {
+  return k == 0   ? r.state_hi
+         : k == 1 ? r.state_lo
+         : k == 2 ? r.inc_hi
+         : k == 3 ? r.inc_lo
+                  : (u64)r.has_buffer << 32 | r.buffer;
+}
+ZOO_FN void rng_set_word(Rng& r, int k, u64 word) {
+  if (k == 0) r.state_hi = word;
+  if (k == 1) r.state_lo = word;
+  if (k == 2) r.inc_hi = word;
+  if (k == 3) r.inc_lo = word;
+  if (k == 4) r.buffer = (u32)word, r.has_buffer = (u32)(word >> 32);
+}
 
 // PCG64: a 128 bit linear congruential step, then of the new state its two halves' xor, rotated by
 // its top six bits (XSL-RR).

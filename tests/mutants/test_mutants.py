@@ -43,8 +43,8 @@ MUTANTS = [
     Mutant(
         "the observation after a reset is the old one",
         check_contract,
-        ((ENTRY, "    env_observe(e);\n#if ZOO_LANE",
-          "    if (!fresh) env_observe(e);\n#if ZOO_LANE"),),
+        ((ENTRY, "    observe(e, e.io.observations);\n#if ZOO_LANE",
+          "    if (!fresh) observe(e, e.io.observations);\n#if ZOO_LANE"),),
         "observations/agent",
         CONTRACT,
     ),
@@ -113,7 +113,8 @@ MUTANTS = [
     Mutant(
         "the final observation is the next episode's",
         check_contract,
-        ((ENTRY, "    e.into_final = true;", "    begin_episode(e);\n    e.into_final = true;"),),
+        ((ENTRY, "    observe(e, e.io.final_observations);",
+          "    begin_episode(e);\n    observe(e, e.io.final_observations);"),),
         "not the finished episode's last observation",
         CONTRACT,
     ),
@@ -173,8 +174,8 @@ MUTANTS = [
     Mutant(
         "observing changes the state",
         check_contract,
-        ((SPREAD, "        float* o = e.obs(i);", "        e.s.vel[i][0] += R(1e-3);\n"
-          "        float* o = e.obs(i);"),),
+        ((SPREAD, "    o = write_self(o, e.s, i);", "    e.s.vel[i][0] += R(1e-3);\n"
+          "    o = write_self(o, e.s, i);"),),
         "stale: not what is observed now",
         CONTRACT,
     ),
@@ -264,8 +265,8 @@ MUTANTS = [
     Mutant(
         "no barrier between forces and motion",
         check_races,
-        ((WORLD, "    sync_env();\n    for_each(i, N_AGENTS) move(e, i);",
-          "    for_each(i, N_AGENTS) move(e, i);"),),
+        ((WORLD, "    sync_env();\n    for_each(i, N_AGENTS) {\n        if (agent_movable(i)) move",
+          "    for_each(i, N_AGENTS) {\n        if (agent_movable(i)) move"),),
         "WARNING: ThreadSanitizer: data race",
         BLOCK,
     ),
@@ -356,8 +357,8 @@ MUTANTS = [
     Mutant(
         "an error that only NVRTC sees",
         check_nvrtc,
-        ((SPREAD, "constexpr int DIM_C = 2;", "#if ZOO_GPU\n#include <no_such_header>\n#endif\n"
-          "constexpr int DIM_C = 2;"),),
+        ((SPREAD, "constexpr real COVER_RADIUS", "#if ZOO_GPU\n#include <no_such_header>\n#endif\n"
+          "constexpr real COVER_RADIUS"),),
         "no_such_header",
         GPU,
     ),
@@ -461,9 +462,9 @@ def test_a_kernel_elsewhere_is_checked_too(tmp_path: Path) -> None:
     """A user's own environment: an absolute path, broken, and not registered."""
     text = (compiler.KERNELS / SPREAD).read_text()
     kernel = tmp_path / "mine.cu"
-    old = "o = write_self(o, s, i);"
+    old = "o = write_self(o, e.s, i);"
     assert text.count(old) == 1
-    kernel.write_text(text.replace(old, "o = write_self(o, s, i + 1);"))
+    kernel.write_text(text.replace(old, "o = write_self(o, e.s, i + 1);"))
     mine = dataclasses.replace(SPEC, id="mine/mine_v0", kernel=str(kernel))
     expected = r"mine/mine_v0\(.*\), fast: asan: .*poison at mpe/world.*, /.*/mine\.cu:\d+"
     with pytest.raises(CheckFailed, match=expected):

@@ -15,12 +15,12 @@ from pettingzoo.test import render_test
 
 import gpu_zoo
 from gpu_zoo.errors import MissingDependency, ResetNeeded
-from gpu_zoo.render.mpe import SPREAD_AGENT, SPREAD_LANDMARK
 from gpu_zoo.render.screen import SIZE, Screen, picture, require_display
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 pygame = pytest.importorskip("pygame")
 
+SPREAD_AGENT, SPREAD_LANDMARK = (70, 70, 170), (50, 50, 50)
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
 SEEDS = range(12)
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -63,12 +63,14 @@ def _scene(pos: Any, landmark: Any) -> dict[str, Any]:
     }
 
 
-def _count(image: Any, colour: tuple[int, int, int]) -> int:
-    return int((image == np.array(colour, np.uint8)).all(axis=2).sum())
+def _count(image: Any, color: tuple[int, int, int]) -> int:
+    return int((image == np.array(color, np.uint8)).all(axis=2).sum())
 
 
 def _draw(scene: Any, start: Any = None, env_id: str = SPREAD, **params: Any) -> Any:
     spec = gpu_zoo.spec(env_id)
+    if env_id == SPREAD:
+        params["N"] = len(scene["pos"])
     screen = Screen(spec, "rgb_array", 10)
     image = screen.show(scene, scene if start is None else start, spec.resolve(params))
     screen.close()
@@ -114,21 +116,20 @@ def test_rescaling_changes_radii_and_only_radii() -> None:
     # The border takes a pixel off the radius.
     for rescale, radius in ((False, int(52.5) - 1), (True, int(52.5 * 0.9 / 4) - 1)):
         image = _draw(later, start, dynamic_rescaling=rescale)
-        assert _count(image, SPREAD_AGENT.colour) == pytest.approx(np.pi * radius**2, rel=0.1)
-        assert tuple(image[350, 350]) == SPREAD_AGENT.colour
-        assert tuple(image[350, 350 + 315 - 1]) == SPREAD_LANDMARK.colour
+        assert _count(image, SPREAD_AGENT) == pytest.approx(np.pi * radius**2, rel=0.1)
+        assert tuple(image[350, 350]) == SPREAD_AGENT
+        assert tuple(image[350, 350 + 315 - 1]) == SPREAD_LANDMARK
 
 
 @pytest.mark.parametrize(
     "scene",
     [
         _scene(np.zeros((3, 2)), np.zeros((3, 2))),
-        _scene([[1e30, 0], [0, 0]], [[0, -1e30]]),
-        _scene([[1e-30, 0], [0, 0]], [[0, 0]]),
-        _scene([[np.nan, 0], [0.5, 0.5]], [[np.inf, 0]]),
-        _scene(np.zeros((0, 2)), np.zeros((0, 2))),
+        _scene([[1e30, 0], [0, 0]], [[0, -1e30], [0, 0]]),
+        _scene([[1e-30, 0], [0, 0]], [[0, 0], [0, 0]]),
+        _scene([[np.nan, 0], [0.5, 0.5]], [[np.inf, 0], [0, 0]]),
     ],
-    ids=["origin", "far", "near", "not finite", "empty"],
+    ids=["origin", "far", "near", "not finite"],
 )
 def test_any_scene_draws(scene: Any) -> None:
     for start in (scene, _scene([[1, 0]], [[0, 1]])):
@@ -138,7 +139,7 @@ def test_any_scene_draws(scene: Any) -> None:
             # Seen from very far a body is smaller than a pixel; from anywhere else it is there.
             if 0 < np.abs(scene["pos"]).max(initial=0.0) < 1e6:
                 # Seen from very near, the last body covers all others.
-                assert any(_count(image, look.colour) for look in (SPREAD_AGENT, SPREAD_LANDMARK))
+                assert any(_count(image, color) for color in (SPREAD_AGENT, SPREAD_LANDMARK))
 
 
 def test_render_without_a_mode_warns_as_the_original() -> None:
@@ -171,9 +172,10 @@ def test_window_shows_the_same_picture(dummy_display: None) -> None:
 def test_window_keeps_its_frame_rate(dummy_display: None) -> None:
     ticks: list[float] = []
     spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0]], [[0, 1]])
+    params = spec.resolve({"N": 1})
     screen = Screen(spec, "human", 50)
     for _ in range(6):
-        screen.show(scene, scene, spec.resolve({}))
+        screen.show(scene, scene, params)
         ticks.append(pygame.time.get_ticks())
     screen.close()
     # Five pauses of 20 ms; a machine under load may take longer, never less.
@@ -181,8 +183,8 @@ def test_window_keeps_its_frame_rate(dummy_display: None) -> None:
 
 
 def test_screens_do_not_disturb_each_other(dummy_display: None) -> None:
-    spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0], [0, 0.5]], [[0, 1]])
-    params = spec.resolve({})
+    spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0], [0, 0.5]], [[0, 1], [1, 1]])
+    params = spec.resolve({"N": 2})
     first, second = Screen(spec, "human", 1000), Screen(spec, "human", 1000)
     array = Screen(spec, "rgb_array", 10)
     before = array.show(scene, scene, params)
@@ -205,9 +207,10 @@ def test_screens_do_not_disturb_each_other(dummy_display: None) -> None:
 def test_closing_leaves_the_rest_of_pygame_alone(dummy_display: None) -> None:
     pygame.font.init()
     spec, scene = gpu_zoo.spec(SPREAD), _scene([[1, 0]], [[0, 1]])
+    params = spec.resolve({"N": 1})
     for mode in ("human", "rgb_array"):
         screen = Screen(spec, mode, 1000)
-        screen.show(scene, scene, spec.resolve({}))
+        screen.show(scene, scene, params)
         assert pygame.mixer.get_init() is None, "audio was started"
         screen.close()
     assert pygame.font.get_init()

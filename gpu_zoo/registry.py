@@ -14,8 +14,16 @@ from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 
 ENVIRONMENTS: dict[str, str | EnvSpec] = {
+    "mpe/collect_treasure_v1": "gpu_zoo.mpe.collect_treasure_v1:SPEC",
+    "mpe/simple_adversary_v3": "gpu_zoo.mpe.simple_adversary_v3:SPEC",
+    "mpe/simple_crypto_v3": "gpu_zoo.mpe.simple_crypto_v3:SPEC",
+    "mpe/simple_push_v3": "gpu_zoo.mpe.simple_push_v3:SPEC",
+    "mpe/simple_reference_v3": "gpu_zoo.mpe.simple_reference_v3:SPEC",
+    "mpe/simple_speaker_listener_v4": "gpu_zoo.mpe.simple_speaker_listener_v4:SPEC",
     "mpe/simple_spread_v3": "gpu_zoo.mpe.simple_spread_v3:SPEC",
     "mpe/simple_tag_v3": "gpu_zoo.mpe.simple_tag_v3:SPEC",
+    "mpe/simple_v3": "gpu_zoo.mpe.simple_v3:SPEC",
+    "mpe/simple_world_comm_v3": "gpu_zoo.mpe.simple_world_comm_v3:SPEC",
 }
 
 

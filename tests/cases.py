@@ -74,7 +74,58 @@ TAG_BRANCHES = {
 ONE_COVERS = {"N": 1, "terminate_on_success": True}
 ONE_CAUGHT = {"terminate_on_success": True, "curriculum": True, "curriculum_stage": 0}
 
+# Alike for all particle environments: the other kind of actions, and what infos then hold.
+OTHER_KIND = {"continuous_actions": True, "benchmark_data": True}
+
+# fmt: off
 ROWS: dict[str, Row] = {
+    "mpe/collect_treasure_v1": Row(
+        reference="mpe2.collect_treasure_v1",
+        variants=(
+            {"num_collectors": 1, "num_deposits": 1, "num_treasures": 1},
+            {"num_collectors": 3, "num_deposits": 4, "num_treasures": 2, "max_cycles": 60},
+            {**OTHER_KIND, "num_collectors": 2, "num_treasures": 9},
+        ),
+        built=(),
+    ),
+    "mpe/simple_adversary_v3": Row(
+        reference="mpe2.simple_adversary_v3",
+        variants=(
+            {"N": 1},
+            {"N": 5, "num_agent_neighbors": 2, "num_landmark_neighbors": 7},
+            {**OTHER_KIND, "N": 3, "num_landmark_neighbors": 1},
+        ),
+        built=(),
+    ),
+    "mpe/simple_crypto_v3": Row(
+        reference="mpe2.simple_crypto_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=()
+    ),
+    "mpe/simple_push_v3": Row(
+        reference="mpe2.simple_push_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=()
+    ),
+    "mpe/simple_reference_v3": Row(
+        reference="mpe2.simple_reference_v3",
+        variants=({"local_ratio": 0.0}, {**OTHER_KIND, "local_ratio": 1.0}),
+        built=(),
+    ),
+    "mpe/simple_speaker_listener_v4": Row(
+        reference="mpe2.simple_speaker_listener_v4",
+        variants=(OTHER_KIND, {"max_cycles": 3}),
+        built=(OTHER_KIND,),
+    ),
+    "mpe/simple_v3": Row(
+        reference="mpe2.simple_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=()
+    ),
+    "mpe/simple_world_comm_v3": Row(
+        reference="mpe2.simple_world_comm_v3",
+        variants=(
+            {"num_good": 1, "num_adversaries": 1, "num_obstacles": 0, "num_food": 1,
+             "num_forests": 0},
+            {"num_good": 3, "num_adversaries": 2, "num_obstacles": 2, "num_forests": 3},
+            {**OTHER_KIND, "num_adversaries": 2, "num_food": 3, "num_forests": 1},
+        ),
+        built=(),
+    ),
     "mpe/simple_spread_v3": Row(
         reference="mpe2.simple_spread_v3",
         variants=(
@@ -108,6 +159,7 @@ ROWS: dict[str, Row] = {
     ),
 }
 
+# fmt: on
 if set(ROWS) != set(gpu_zoo.list_ids()):
     raise AssertionError(
         f"tests/cases.py: no row for {sorted(set(gpu_zoo.list_ids()) - set(ROWS))}, "

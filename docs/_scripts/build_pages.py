@@ -1,4 +1,5 @@
-"""Write what derives from the registry: environment pages, their index, the README's table.
+"""Write what derives from the registry: environment pages and their places in the site's
+navigation, their index, the README's table.
 
 python docs/_scripts/build_pages.py            write
 python docs/_scripts/build_pages.py --check    exit 1 if a file is not up to date
@@ -14,11 +15,12 @@ from pathlib import Path
 
 import gpu_zoo
 from gpu_zoo.prelude import Program
-from gpu_zoo.spec import EnvSpec, Group, Param, Value, ranges
+from gpu_zoo.spec import Actions, EnvSpec, Group, Param, Value, ranges
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+NAV = ("      # generated: begin", "      # generated: end")
 WHERE = {"compile": "compiled in", "launch": "`set_param`", "host": "Python only"}
 
 
@@ -43,7 +45,7 @@ def page(spec: EnvSpec) -> Iterator[str]:
         [
             ("id", f"`{spec.id}`"),
             ("agents", ", ".join(f"`{agent}`" for agent in program.agents)),
-            ("actions", " or ".join(f"`{a}`" for a in spec.groups[0].actions)),
+            ("actions", "; ".join(f"{who}{kinds(acts)}" for who, acts in action_spaces(spec))),
             ("observations", " and ".join(f"`({g.obs_size},)`" for g in layouts.values())),
             ("shape of parallelism", "one thread" if program.lane else "one block"),
             ("state", f"{program.state_bytes} bytes in fast numerics"),
@@ -61,13 +63,15 @@ def page(spec: EnvSpec) -> Iterator[str]:
     for group in spec.groups:
         yield from observation(spec, group, params)
     yield "## Actions\n"
-    for actions in spec.groups[0].actions:
-        yield f"`{actions}`:\n"
-        yield from table(
-            ("index", "action"), [(str(i), f"`{n}`") for i, n in enumerate(actions.names)]
-        )
+    for who, spaces in action_spaces(spec):
+        for actions in spaces:
+            yield f"{who}`{actions}`:\n"
+            yield from table(
+                ("index", "action"), [(str(i), f"`{n}`") for i, n in enumerate(actions.names)]
+            )
     yield f"## Reward\n\n{spec.reward}.\n"
-    yield f"## Episode end\n\nTruncation after `max_cycles` steps. Termination {spec.ends}.\n"
+    ends = f"Termination {spec.ends}" if spec.ends else "Nothing terminates it"
+    yield f"## Episode end\n\nTruncation after `max_cycles` steps. {ends}.\n"
     yield "## State\n\nWhat `get_state()` returns beside counters and random streams.\n"
     yield from table(
         ("field", "dtype", "shape", "meaning"),
@@ -82,6 +86,19 @@ def page(spec: EnvSpec) -> Iterator[str]:
         yield ""
     yield "## History\n"
     yield from (f"- {line}" for line in spec.history)
+
+
+def action_spaces(spec: EnvSpec) -> list[tuple[str, tuple[Actions, ...]]]:
+    """Whose action spaces, and which: one entry if all groups have the same."""
+    different = {group.actions for group in spec.groups}
+    if len(different) == 1:
+        return [("", spec.groups[0].actions)]
+    return [(f"`{group.name}` ", group.actions) for group in spec.groups]
+
+
+def kinds(actions: tuple[Actions, ...]) -> str:
+    """The discrete and the continuous space in words."""
+    return " or ".join(f"`{a}`" for a in actions)
 
 
 def usage(spec: EnvSpec) -> Iterator[str]:
@@ -125,12 +142,12 @@ def supported() -> Iterator[str]:
     yield from table(("id", "agents", "actions", "follows", ""), rows)
 
 
-def between(old: str, new: str) -> str:
+def between(old: str, new: str, begin: str = BEGIN, end: str = END) -> str:
     """``old`` with what stands between the markers replaced by ``new``."""
-    if BEGIN not in old:
-        return f"{BEGIN}\n{new}\n{END}\n"
-    before, rest = old.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n{new}\n{END}{rest.split(END, 1)[1]}"
+    if begin not in old:
+        return f"{begin}\n{new}\n{end}\n"
+    before, rest = old.split(begin, 1)
+    return f"{before}{begin}\n{new}\n{end}{rest.split(end, 1)[1]}"
 
 
 def wanted() -> dict[Path, str]:
@@ -141,6 +158,9 @@ def wanted() -> dict[Path, str]:
         path = PAGES / f"{spec.name}.md"
         old = path.read_text() if path.is_file() else ""
         files[path] = between(old, "\n".join(page(spec)).strip())
+    site = ROOT / "mkdocs.yml"
+    nav = "\n".join(f"      - environments/{gpu_zoo.spec(i).name}.md" for i in gpu_zoo.list_ids())
+    files[site] = between(site.read_text(), nav, *NAV)
     index = PAGES / "index.md"
     for path in (index, ROOT / "README.md"):
         old = path.read_text() if path.is_file() else "# Environments\n\n" + BEGIN + END + "\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_zoo.spec import Actions, Param, Slice, Value
+from gpu_zoo.spec import Actions, Field, Param, Slice, Value
 
 REFERENCE = "mpe2 1.1.1"
 MOVES = ("no_action", "move_left", "move_right", "move_down", "move_up")
@@ -43,6 +43,7 @@ LANDMARK_NEIGHBORS = Param(
 )
 
 OWN_VELOCITY = Slice(2, "own velocity (x, y), units a second")
+GOAL = Field("i32", (), "number of the goal landmark", at_reset=True)
 OWN_POSITION = Slice(2, "own position (x, y)")
 
 # The parameters with which every particle environment's list ends, or nearly.

@@ -32,6 +32,16 @@ ZOO_FN Vec operator-(Vec a, Vec b) { return Vec{a.x - b.x, a.y - b.y}; }
 ZOO_FN real squared(Vec v) { return v.x * v.x + v.y * v.y; }
 ZOO_FN real distance(const real* p, const real* q) { return zoo_sqrt(squared(vec(p) - vec(q))); }
 
+// Where landmark `goal` lies. Its number is only known at run time, and choosing among all keeps
+// the positions in registers, which an index would not.
+ZOO_FN Vec goal_position(const State& s, int goal) {
+    Vec found = vec(s.landmark[0]);
+    ZOO_UNROLL for (int l = 1; l < N_LANDMARKS; ++l) {
+        if (l == goal) found = vec(s.landmark[l]);
+    }
+    return found;
+}
+
 // Reset -------------------------------------------------------------------------------------------
 
 ZOO_FN void draw_point(Rng& rng, real bound, real* p) {
@@ -183,12 +193,13 @@ ZOO_FN Row write_one_hot(Row o, int n, int k, float on = 1, float off = 0) {
 }
 
 // How many of the n points, `skip` left out, lie nearer to p than points[j] does: j's slot when
-// they are sorted by distance. Recomputed rather than sorted, which needs no indexed memory.
+// they are sorted by distance. Recomputed rather than sorted, which needs no indexed memory. Of
+// distances, not their squares: the root makes equals of some that differ in the last bit.
 ZOO_FN int nearness(const real* p, const real (*points)[2], int n, int j, int skip) {
-    const real mine = squared(vec(points[j]) - vec(p));
+    const real mine = distance(points[j], p);
     int rank = 0;
     ZOO_UNROLL for (int m = 0; m < n; ++m) {
-        const real other = squared(vec(points[m]) - vec(p));
+        const real other = distance(points[m], p);
         if (m != skip && (other < mine || (other == mine && m < j))) rank += 1;
     }
     return rank;

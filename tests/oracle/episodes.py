@@ -160,6 +160,16 @@ def same_number(ours: Any, theirs: Any, where: str, counts: Counts) -> None:
     assert ulp <= REWARD_ULP, f"{where}: {ours!r} is {ulp:g} ulp from {theirs!r}"
 
 
+def same_value(ours: Any, theirs: Any, where: str, counts: Counts) -> None:
+    """A number, None, an empty dict, or an array up to its dtype."""
+    if isinstance(theirs, np.ndarray):
+        np.testing.assert_array_equal(ours, theirs, err_msg=where)
+    elif theirs is None or isinstance(theirs, dict):
+        assert ours == theirs, where
+    else:
+        same_number(ours, theirs, where, counts)
+
+
 def same_bodies(ours: Any, raw: Any, where: str) -> None:
     """Positions and velocities in float64: far sharper than float32 observations."""
     scene, world = ours.unwrapped.game.scene(), raw.world
@@ -198,12 +208,11 @@ def same_infos(
         for key, value in info.items():
             mine, at = ours[agent][key], f"{where} {agent} {key}"
             assert type(mine) is type(value), f"{at}: {type(mine)} is not {type(value)}"
-            if isinstance(value, tuple):
-                assert len(mine) == len(value), at
-                for a, b in zip(mine, value, strict=True):
-                    same_number(a, b, at, counts)
-            else:
-                same_number(mine, value, at, counts)
+            if not isinstance(value, tuple):
+                mine, value = (mine,), (value,)
+            assert len(mine) == len(value), at
+            for a, b in zip(mine, value, strict=True):
+                same_value(a, b, at, counts)
 
 
 def same_observations(ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str) -> None:

@@ -225,6 +225,9 @@ class EnvSpec:
         reference: package and version this follows, such as ``"mpe2 1.1.1"``.
         notes: differences from the reference and oddities kept from it.
         render: ``"module:function"`` that draws one environment, imported only when needed.
+        inside: likewise one that is given a drop-in's :class:`~gpu_zoo.wrappers.pettingzoo.Game`
+            and returns, by name, functions that get what code written against the reference reads
+            from its unwrapped environment.
         history: version history, newest first.
     """
 
@@ -244,6 +247,7 @@ class EnvSpec:
     reference: str = ""
     notes: tuple[str, ...] = ()
     render: str | None = None
+    inside: str | None = None
     history: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -148,6 +149,7 @@ class VectorEnv:
             nbytes = int(np.prod(buffer.shape)) * buffer.dtype.itemsize
             end = -(-(end + nbytes) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
         self._base = self._backend.allocate(end)
+        self._arena = self._backend.view(0, np.dtype("u1"), (end,))
         self._offsets = offsets
         self._views = {
             name: self._backend.view(offsets[name], buffer.dtype, buffer.shape)
@@ -156,7 +158,7 @@ class VectorEnv:
         self._arrays = {name: self._backend.public(view) for name, view in self._views.items()}
         self._bind()
 
-    def _bind(self) -> None:
+    def _bind(self, *, frozen: bool = False) -> None:
         io = np.zeros((), self._program.io)
         io["params"] = self._program.launch_params(self.params)
         for name, _, _ in GROUP_BUFFERS:
@@ -167,6 +169,7 @@ class VectorEnv:
             io[name] = self._base + self._offsets[name]
         io["num_envs"] = self.num_envs
         io["autoreset"] = AUTORESET_CODES[self.autoreset_mode]
+        io["frozen"] = frozen
         self._backend.bind(io)
 
     def _name_things(self) -> None:
@@ -423,6 +426,28 @@ class VectorEnv:
             else:
                 self._views[name][...] = native
         self._backend.launch("observe")
+
+    @contextmanager
+    def _scored(self, **changed: Value) -> Iterator[None]:
+        """Within the block, rewards, flags and benchmark data are those of the state as it is.
+
+        A step is taken in which nothing moves and no time passes. After the block all arrays and
+        parameters are as they were.
+
+        Args:
+            **changed: parameters that have other values for this step; none that is compiled in.
+        """
+        kept, params = _copied(self._arena), self.params
+        self.params = {**params, **changed}
+        self._bind(frozen=True)
+        self._views["done"][...] = False  # or an ended episode would not be looked at
+        self._backend.launch("step")
+        try:
+            yield
+        finally:
+            self._arena[...] = kept
+            self.params = params
+            self._bind()
 
     def _checked_state(self, name: str, value: Any, wanted: Buffer) -> Any:
         native = self._backend.native(value)

@@ -8,10 +8,11 @@ serves them, so the rules exist once.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -24,7 +25,7 @@ from pettingzoo.utils import wrappers
 from pettingzoo.utils.env_logger import EnvLogger
 
 from gpu_zoo.errors import InvalidAction, InvalidSeed, ResetNeeded
-from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics
+from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Param, Value
 from gpu_zoo.vector import VectorEnv
 
 
@@ -34,6 +35,14 @@ class DropIn(NamedTuple):
     raw_env: type[AECFace]
     env: Callable[..., AECEnv[str, Any, Any]]
     parallel_env: Callable[..., ParallelFace]
+
+
+class Verdict(NamedTuple):
+    """What the rules say of a state, by agent."""
+
+    rewards: dict[str, float]
+    terminations: dict[str, bool]
+    infos: dict[str, dict[str, Any]]
 
 
 class Game:
@@ -77,6 +86,7 @@ class Game:
             for name in ("rewards", "terminations", "truncations")
         }
         self._rounded = False
+        self._open = False
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -102,6 +112,52 @@ class Game:
     def state(self) -> npt.NDArray[np.float32]:
         """All observations in the agents' order, float32."""
         return np.concatenate([self._rows[agent] for agent in self.agents], axis=None)
+
+    @cached_property
+    def inside(self) -> Mapping[str, Callable[[], Any]]:
+        """Functions that get, by name, what code reads inside the original's environment."""
+        if self.spec.inside is None:
+            return {}
+        module, _, name = self.spec.inside.partition(":")
+        found: Mapping[str, Callable[[], Any]] = getattr(importlib.import_module(module), name)(
+            self
+        )
+        return found
+
+    def memory(self, field: str, *, writable: bool = False) -> npt.NDArray[Any]:
+        """A field of the state where the kernel keeps it: a view that changes with every step.
+
+        Who asked for a writable one may move things behind our back, so from then on
+        :meth:`refresh` does something.
+
+        Raises:
+            ResetNeeded: no reset yet.
+        """
+        self.vector._require_reset(field)
+        self._open |= writable
+        layout = self.vector._program.fields[field]
+        view: npt.NDArray[Any] = self.vector._tiles(layout)[0, :, 0].reshape(layout.shape)
+        view.flags.writeable = writable
+        return view
+
+    def refresh(self) -> None:
+        """Observe anew if somebody may have written into the state."""
+        if self._open:
+            self.vector._backend.launch("observe")
+
+    def judge(self, **changed: Value) -> Verdict:
+        """What the rules say of the state as it is; nothing moves and no time passes.
+
+        Args:
+            **changed: parameters that have other values for this once; none that is compiled in.
+        """
+        with self.vector._scored(**changed):
+            return Verdict(self.rewards(), self.terminations(), self.infos())
+
+    def given_action(self, agent: str) -> Any:
+        """The action that the agent was given last: an int32, or float32 of the space's shape."""
+        row, i = self._actions[agent]
+        return row[i].copy()
 
     def set_action(self, agent: str, action: Any) -> None:
         """Check an action and put it where the kernel reads it."""
@@ -225,7 +281,15 @@ class Face:
     def state(self) -> npt.NDArray[np.float32]:
         """All observations in the agents' order, float32."""
         self._require_reset("state")
+        self.game.refresh()
         return self.game.state()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only for names that we have not. A copy in the making has no game yet.
+        game = self.__dict__.get("game")
+        if game is None or name.startswith("_") or name not in game.inside:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return game.inside[name]()
 
     def _require_reset(self, what: str) -> None:
         if not self.game.vector._is_reset:
@@ -297,7 +361,7 @@ class Face:
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The AEC classes of registered environments are in no module.
+        # The classes of registered environments are in no module.
         return _unpickled, (self._spec.id, isinstance(self, ParallelFace)), self.__getstate__()
 
     def __setstate__(self, pickled: Mapping[str, Any]) -> None:
@@ -390,11 +454,11 @@ class AECFace(Face, AECEnv[str, Any, Any]):
         self._set_up(self._spec, numerics, {**dict(zip(names, args, strict=False)), **params})
         # Unlike a parallel one, the original AEC environment lists its agents before reset().
         self.agents = self.possible_agents[:]
-        self.continuous_actions = bool(self.params.get("continuous_actions", False))
 
     def observe(self, agent: str) -> Any:
         """The agent's observation now, float32."""
         self._require_reset("observe")
+        self.game.refresh()
         return self.game.observe(agent)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -442,34 +506,52 @@ class AECFace(Face, AECEnv[str, Any, Any]):
 def _unpickled(env_id: str, parallel: bool) -> Face:
     from gpu_zoo.registry import spec
 
-    face = ParallelFace if parallel else drop_in(spec(env_id)).raw_env
+    face = _faces(spec(env_id))[parallel]
     return face.__new__(face)
 
 
 @cache
-def drop_in(spec: EnvSpec) -> DropIn:
-    """The three names that the original's module has, for one environment."""
+def _faces(spec: EnvSpec) -> tuple[type[AECFace], type[ParallelFace]]:
+    """The classes of one environment, which has its parameters as attributes."""
     module = f"gpu_zoo.{spec.family}.{spec.name}"
     parameters = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=param.default)
         for name, param in spec.params.items()
     ]
-    raw_env = type(
-        "raw_env",
-        (AECFace,),
-        {
-            "_spec": spec,
-            "__module__": module,
-            "__doc__": f"{spec.summary} AEC API, without wrappers; see :class:`AECFace`.",
-            "__signature__": inspect.Signature(parameters),
-        },
-    )
+    # What a face has already it treats in its own way.
+    taken = {"render_mode", *dir(Face)}
+    settings = {name: _setting(name, p) for name, p in spec.params.items() if name not in taken}
+    own = {**settings, "_spec": spec, "__module__": module}
+    doc = f"{spec.summary} AEC API, without wrappers; see :class:`AECFace`."
+    signature = inspect.Signature(parameters)
+    raw_env = type("raw_env", (AECFace,), {**own, "__doc__": doc, "__signature__": signature})
+    parallel = type("ParallelFace", (ParallelFace,), {**own, "__doc__": ParallelFace.__doc__})
+    return raw_env, parallel
+
+
+def _setting(name: str, param: Param) -> property:
+    """A parameter as the attribute that the original has; to write if the kernel reads it anew."""
+
+    def read(face: Face) -> Value:
+        return face.game.vector.params[name]
+
+    def write(face: Face, value: Any) -> None:
+        face.game.vector.set_param(name, value)
+
+    return property(read, write if param.at == "launch" else None, doc=param.doc)
+
+
+@cache
+def drop_in(spec: EnvSpec) -> DropIn:
+    """The three names that the original's module has, for one environment."""
+    raw_env, parallel = _faces(spec)
 
     def env(**params: Any) -> AECEnv[str, Any, Any]:
         bare = raw_env(**params)
         clip = wrappers.ClipOutOfBoundsWrapper
         check = wrappers.AssertOutOfBoundsWrapper
-        return wrappers.OrderEnforcingWrapper((clip if bare.continuous_actions else check)(bare))
+        continuous = bare.params.get("continuous_actions", False)
+        return wrappers.OrderEnforcingWrapper((clip if continuous else check)(bare))
 
     env.__doc__ = f"{spec.summary} AEC API, behind PettingZoo's usual wrappers."
-    return DropIn(raw_env, env, partial(ParallelFace, spec))
+    return DropIn(raw_env, env, partial(parallel, spec))

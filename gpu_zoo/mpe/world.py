@@ -60,6 +60,7 @@ class World:
         agents: kinds of agents; those that speak come first.
         landmarks: kinds of landmarks, which never move.
         dim_c: length of an utterance.
+        shares_reward: whether all agents get one reward and nobody one of its own.
         paint: changes the bodies' colours (float64, agents then landmarks, red green blue) by the
             scene, in place.
     """
@@ -67,6 +68,7 @@ class World:
     agents: tuple[Body, ...]
     landmarks: tuple[Body, ...]
     dim_c: int = 0
+    shares_reward: bool = False
     paint: Callable[[npt.NDArray[np.float64], Scene], None] | None = None
 
     @property
@@ -214,6 +216,7 @@ def particle_spec(
         reference=mpe.REFERENCE,
         notes=notes,
         render="gpu_zoo.render.mpe:draw",
+        inside="gpu_zoo.mpe.view:attributes",
         history=(f"{version}: first version here; follows {mpe.REFERENCE}",),
         world=world,
     )

@@ -19,10 +19,12 @@ OTHERS = Slice(
     "2 * (num_good + num_adversaries - 1)", "other agents, relative (x, y) each, 0 if hidden"
 )
 FORESTS = Slice("num_forests", "1 for a forest it is in, -1 for another")
+# As mpe2 works it out: 0.65 would be another pixel.
+LEADER = (0.95 - 0.3, 0.45 - 0.3, 0.45 - 0.3)
 
 WORLD = World(
     agents=(
-        Body("leadadversary", 1, color=(0.65, 0.15, 0.15), size=0.075, collide=True, accel=3.0,
+        Body("leadadversary", 1, color=LEADER, size=0.075, collide=True, accel=3.0,
              max_speed=1.0, silent=False),
         Body("adversary", "num_adversaries - 1", color=(0.95, 0.45, 0.45), size=0.075,
              collide=True, accel=3.0, max_speed=1.0),

@@ -31,8 +31,9 @@ _windows: WeakSet[Screen] = WeakSet()
 class Screen:
     """Draws scenes with the spec's draw function.
 
-    Nothing but the display is started in human mode and nothing at all in rgb_array mode: audio,
-    fonts and joysticks stay off. Human screens of one process share its one window.
+    Nothing but the display is started in human mode and nothing at all in rgb_array mode, fonts
+    aside where there is text to draw: audio and joysticks stay off. Human screens of one process
+    share its one window.
 
     Args:
         spec: the environment; ``spec.render`` says what draws it.

@@ -438,11 +438,11 @@ class VectorEnv:
             **changed: parameters that have other values for this step; none that is compiled in.
         """
         kept, params = _copied(self._arena), self.params
-        self.params = {**params, **changed}
-        self._bind(frozen=True)
-        self._views["done"][...] = False  # or an ended episode would not be looked at
-        self._backend.launch("step")
         try:
+            self.params = {**params, **changed}
+            self._bind(frozen=True)
+            self._views["done"][...] = False  # or an ended episode would not be looked at
+            self._backend.launch("step")
             yield
         finally:
             self._arena[...] = kept

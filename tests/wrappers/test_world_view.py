@@ -295,7 +295,7 @@ def test_the_rules_speak_of_the_world_as_it_is(
         for _ in range(3):
             pair.step()
             pair.shuffle()
-            before = pair.ours.game.vector.get_state(), pair.ours.state()
+            before = pair.ours.game.vector.get_state(), pair.ours.state(), dict(pair.ours.params)
             for a, b in zip(*(world.agents for world in pair.worlds), strict=True):
                 arguments = (a, pair.worlds[0]), (b, pair.worlds[1])
                 reward = mine.reward(*arguments[0])
@@ -310,6 +310,7 @@ def test_the_rules_speak_of_the_world_as_it_is(
             for name, value in pair.ours.game.vector.get_state().items():
                 np.testing.assert_array_equal(value, before[0][name], err_msg=name)
             np.testing.assert_array_equal(before[1], pair.ours.state())
+            assert before[2] == dict(pair.ours.params)
 
 
 def same_data(mine: Any, their: Any, counts: Counts) -> None:

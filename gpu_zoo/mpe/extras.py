@@ -1,6 +1,6 @@
-"""What single mpe2 scenarios add to their world, agents and landmarks, for :mod:`gpu_zoo.mpe.view`.
+"""What single mpe2 scenarios add to their world, agents and landmarks.
 
-Each function returns functions that get, by name, an attribute as it is now.
+Used by the views in :mod:`gpu_zoo.mpe.bodies`. Each function returns functions that get, by name, an attribute as it is now.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from gpu_zoo.mpe.view import WorldView
+    from gpu_zoo.mpe.bodies import WorldView
 
 Getters = Mapping[str, Callable[[], Any]]
 ADVERSARIES = {"adversary", "leadadversary", "eve"}  # groups of agents

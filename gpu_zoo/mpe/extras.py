@@ -1,6 +1,7 @@
 """What single mpe2 scenarios add to their world, agents and landmarks.
 
-Used by the views in :mod:`gpu_zoo.mpe.bodies`. Each function returns functions that get, by name, an attribute as it is now.
+Used by the views in :mod:`gpu_zoo.mpe.bodies`. Each function returns functions that get, by name,
+an attribute as it is now.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class Row:
         variants: parameters to test beside the defaults.
         built: those of them that are also built in all ways (reversed, threads, sanitizers, GPU),
             which takes a compilation each. Together they should reach every branch of the kernel.
+        broken: (old, new) texts in the kernel file; the oracle tests must notice each change.
         ends_early: those in which random play must meet episodes that end before the time limit.
         large: parameters that take long to compile: tested with ``-m slow``.
         allow_stack: bytes of stack frame that ``check_nvrtc`` lets pass, with the reason beside it.
@@ -48,6 +49,7 @@ class Row:
     reference: str
     variants: tuple[Mapping[str, Any], ...]
     built: tuple[Mapping[str, Any], ...]
+    broken: tuple[tuple[str, str], ...] = ()
     ends_early: tuple[Mapping[str, Any], ...] = ()
     large: tuple[Mapping[str, Any], ...] = ()
     allow_stack: int = 0
@@ -87,6 +89,16 @@ ROWS: dict[str, Row] = {
             {**OTHER_KIND, "num_collectors": 2, "num_treasures": 9},
         ),
         built=(),
+        broken=(
+            ("rng_uniform(s.returns, 0, 1);", ""),
+            ("if (delivered) s.holding[c]", "if (false) s.holding[c]"),
+            ("slot = write(slot, vec(s.vel[j]));", "slot = write(slot, vec(s.vel[i]));"),
+            ("x / num_collectors, y", "x / num_collectors, x"),
+            ("there += e.s.alive[l]", "there += 1"),
+        ),
+        # A generator, eight agents and six treasures in doubles need more than 255 registers. What
+        # spills is in reference numerics, which nobody trains in, and a word of the fast reset.
+        allow_stack=304,
     ),
     "mpe/simple_adversary_v3": Row(
         reference="mpe2.simple_adversary_v3",
@@ -96,25 +108,53 @@ ROWS: dict[str, Row] = {
             {**OTHER_KIND, "N": 3, "num_landmark_neighbors": 1},
         ),
         built=(),
+        broken=(
+            ("nearest = zoo_min(nearest, e.t.goal_distance[g])", "nearest = nearest"),
+            ("write(o, goal_position", "write(o, Vec{} - goal_position"),
+            ("info += N_LANDMARKS;", "info += 1;"),
+        ),
     ),
     "mpe/simple_crypto_v3": Row(
-        reference="mpe2.simple_crypto_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=()
+        reference="mpe2.simple_crypto_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=(),
+        broken=(
+            ("e.s.key = rng", "e.s.key = 1 - rng"),
+            ("miss(e.s, EVE) - miss(e.s, BOB)", "miss(e.s, EVE) + miss(e.s, BOB)"),
+            ("info[DIM_C + k] = R(k == e.s.goal)", "info[DIM_C + k] = R(k == e.s.key)"),
+        ),
     ),
     "mpe/simple_push_v3": Row(
-        reference="mpe2.simple_push_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=()
+        reference="mpe2.simple_push_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=(),
+        broken=(
+            ("s.goal + 1, 0.75f", "s.goal, 0.75f"),
+            ("goal_distance(e.s, GOOD) - goal", "-goal"),
+        ),
     ),
     "mpe/simple_reference_v3": Row(
         reference="mpe2.simple_reference_v3",
         variants=({"local_ratio": 0.0}, {**OTHER_KIND, "local_ratio": 1.0}),
         built=(),
+        broken=(
+            ("write_one_hot(o, COLORS, e.s.goal[i]", "write_one_hot(o, COLORS, e.s.goal[other(i)]"),
+            ("write_utterance(o, e.s, other(i))", "write_utterance(o, e.s, i)"),
+            ("- e.t.miss[i] * e.p.local_ratio", "- e.t.miss[other(i)] * e.p.local_ratio"),
+        ),
     ),
     "mpe/simple_speaker_listener_v4": Row(
         reference="mpe2.simple_speaker_listener_v4",
         variants=(OTHER_KIND, {"max_cycles": 3}),
         built=(OTHER_KIND,),
+        broken=(
+            ("e.s.goal, 0.65f", "1, 0.65f"),
+            ("return -squared(vec(s.pos[LISTENER])", "return -squared(vec(s.pos[SPEAKER])"),
+            ("info[0] = score(e.s)", "info[0] = -score(e.s)"),
+        ),
     ),
     "mpe/simple_v3": Row(
-        reference="mpe2.simple_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=()
+        reference="mpe2.simple_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=(),
+        broken=(
+            ("e.reward(i) = -squared(", "e.reward(i) = R(-0.99) * squared("),
+            ("scatter_landmarks(e, 1)", "scatter_landmarks(e, R(0.9))"),
+        ),
     ),
     "mpe/simple_world_comm_v3": Row(
         reference="mpe2.simple_world_comm_v3",
@@ -125,6 +165,13 @@ ROWS: dict[str, Row] = {
             {**OTHER_KIND, "num_adversaries": 2, "num_food": 3, "num_forests": 1},
         ),
         built=(),
+        broken=(
+            ("scatter_landmarks(e, R(0.9), FOOD);", ""),
+            ("together || !hidden || i == LEADER", "together || !hidden"),
+            ("touches_landmark(s, i, l) ? R(2) : 0", "touches_landmark(s, i, l) ? R(1) : 0"),
+            ("a < e.t.hits[g] ? R(5) : 0", "a < e.t.hits[g] ? R(4) : 0"),
+            ("- 2 * bound(s.pos[i][1])", "- bound(s.pos[i][1])"),
+        ),
     ),
     "mpe/simple_spread_v3": Row(
         reference="mpe2.simple_spread_v3",
@@ -138,6 +185,10 @@ ROWS: dict[str, Row] = {
             SPREAD_BRANCHES,
         ),
         built=(SPREAD_BRANCHES,),
+        broken=(
+            ("covered += e.t.cover[l] < COVER_RADIUS", "covered += 1"),
+            ("penalty ? -R(", "penalty ? R("),
+        ),
         ends_early=(ONE_COVERS,),
         large=({"N": 8},),
     ),
@@ -154,6 +205,10 @@ ROWS: dict[str, Row] = {
             TAG_BRANCHES,
         ),
         built=(TAG_BRANCHES,),
+        broken=(
+            ("scatter_landmarks(e, R(0.9))", "scatter_landmarks(e, 1)"),
+            ("R(10 * hits)", "R(10 * e.t.hits[num_adversaries]) + 1"),
+        ),
         ends_early=(ONE_CAUGHT, TAG_BRANCHES),
         large=({"num_good": 3, "num_adversaries": 6, "num_obstacles": 3},),
     ),

@@ -21,7 +21,7 @@ rng = np.random.default_rng(0)
 digest = hashlib.sha256()
 for _ in range(60):
     for group in env.group.values():
-        group.actions[...] = rng.integers(0, 5, group.actions.shape)
+        group.actions[...] = rng.integers(0, group.action_space.n, group.actions.shape)
     env.step()
     for name in sorted(env._views):
         digest.update(np.ascontiguousarray(env._views[name]).tobytes())

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from cases import ROWS as CASES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.episodes import (
@@ -37,10 +38,11 @@ from gpu_zoo.wrappers.pettingzoo import drop_in
 VARIANTS = 8  # compile-time variants an environment
 EXAMPLES = 30  # constructor calls an API and variant, each of up to six episodes
 MPE = [env_id for env_id in gpu_zoo.list_ids() if env_id.startswith("mpe/")]
+WITH_CURRICULUM = [i for i in MPE if "curriculum" in gpu_zoo.spec(i).params]
 ROWS = [
     pytest.param(env_id, v, id=f"{env_id.split('/')[1]}-{v}")
     for env_id in MPE
-    for v in range(VARIANTS)
+    for v in range(len(compile_variants(gpu_zoo.spec(env_id), VARIANTS)))
 ]
 LAX = settings(
     deadline=None,
@@ -59,9 +61,8 @@ def mended_curriculum() -> Iterator[None]:
     throws the value away, see test_mpe2s_curriculum_is_stuck.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for env_id in MPE:
-            if "curriculum" in gpu_zoo.spec(env_id).params:
-                patch.setattr(scenario_class(env_id), "curriculum_stage", 0, raising=False)
+        for env_id in WITH_CURRICULUM:
+            patch.setattr(scenario_class(env_id), "curriculum_stage", 0, raising=False)
         yield
 
 
@@ -157,10 +158,7 @@ def play(env_id: str, api: str, fixed: dict[str, Any], examples: int) -> None:
 def variant(env_id: str, number: int) -> tuple[dict[str, Any], int]:
     """A compile-time variant, and how many examples mpe2 can play of it in a few seconds."""
     spec = gpu_zoo.spec(env_id)
-    variants = compile_variants(spec, VARIANTS)
-    if number >= len(variants):
-        pytest.skip(f"{env_id} has {len(variants)} variants")
-    fixed = variants[number]
+    fixed = compile_variants(spec, VARIANTS)[number]
     bodies = sum(group.count for group in spec.layout(spec.resolve(fixed)))
     return fixed, max(4, min(EXAMPLES, EXAMPLES * 6 // bodies))
 
@@ -272,12 +270,26 @@ def test_mutant_is_caught(env_id: str, mutant: str) -> None:
             check(spec, "parallel", {}, played, Counts())
 
 
-@pytest.mark.parametrize("env_id", MPE)
+@pytest.mark.parametrize(
+    ("env_id", "old", "new"),
+    [
+        pytest.param(env_id, *edit, id=f"{env_id.split('/')[1]}-{number}")
+        for env_id in MPE
+        for number, edit in enumerate(CASES[env_id].broken)
+    ],
+)
+def test_broken_rules_are_caught(env_id: str, old: str, new: str) -> None:
+    spec = mutated(gpu_zoo.spec(env_id), old, new, world=False)
+    with pytest.raises(AssertionError, match="episode"):
+        for policy in ("uniform", "chase", "leave", "visit"):
+            played = [Episode(policy, seed, seed) for seed in range(4)]
+            check(spec, "parallel", {"benchmark_data": True}, played, Counts())
+
+
+@pytest.mark.parametrize("env_id", WITH_CURRICULUM)
 def test_mpe2s_curriculum_is_stuck(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once this fails, mpe2 has mended its curriculum: drop the fixture and the specs' notes."""
     spec = gpu_zoo.spec(env_id)
-    if "curriculum" not in spec.params:
-        pytest.skip("no curriculum")
     monkeypatch.delattr(scenario_class(env_id), "curriculum_stage")
     theirs = original(spec).raw_env(curriculum=True)
     theirs.set_curriculum_stage(1)

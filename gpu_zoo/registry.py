@@ -17,6 +17,8 @@ ENVIRONMENTS: dict[str, str | EnvSpec] = {
     "mpe/collect_treasure_v1": "gpu_zoo.mpe.collect_treasure_v1:SPEC",
     "mpe/simple_adversary_v3": "gpu_zoo.mpe.simple_adversary_v3:SPEC",
     "mpe/simple_crypto_v3": "gpu_zoo.mpe.simple_crypto_v3:SPEC",
+    "mpe/simple_formation_v1": "gpu_zoo.mpe.simple_formation_v1:SPEC",
+    "mpe/simple_line_v1": "gpu_zoo.mpe.simple_line_v1:SPEC",
     "mpe/simple_push_v3": "gpu_zoo.mpe.simple_push_v3:SPEC",
     "mpe/simple_reference_v3": "gpu_zoo.mpe.simple_reference_v3:SPEC",
     "mpe/simple_speaker_listener_v4": "gpu_zoo.mpe.simple_speaker_listener_v4:SPEC",

@@ -78,6 +78,9 @@ ONE_CAUGHT = {"terminate_on_success": True, "curriculum": True, "curriculum_stag
 
 # Alike for all particle environments: the other kind of actions, and what infos then hold.
 OTHER_KIND = {"continuous_actions": True, "benchmark_data": True}
+# More than 6 agents are matched to their targets by other code, and more than 8 take a block.
+NINE_IN_PLACE = {**OTHER_KIND, "N": 9, "terminate_on_success": True}
+ONE_IN_PLACE = {"N": 1, "terminate_on_success": True}
 
 # fmt: off
 ROWS: dict[str, Row] = {
@@ -172,6 +175,30 @@ ROWS: dict[str, Row] = {
             ("a < e.t.hits[g] ? R(5) : 0", "a < e.t.hits[g] ? R(4) : 0"),
             ("- 2 * bound(s.pos[i][1])", "- bound(s.pos[i][1])"),
         ),
+    ),
+    "mpe/simple_formation_v1": Row(
+        reference="mpe2.simple_formation_v1",
+        variants=(
+            ONE_IN_PLACE,
+            {"N": 3, "continuous_actions": True, "max_cycles": 9},
+            {"N": 7},
+            {"benchmark_data": True, "terminate_on_success": True},
+            NINE_IN_PLACE,
+        ),
+        built=(NINE_IN_PLACE,),
+        ends_early=(ONE_IN_PLACE,),
+    ),
+    "mpe/simple_line_v1": Row(
+        reference="mpe2.simple_line_v1",
+        variants=(
+            ONE_IN_PLACE,
+            {"N": 3, "continuous_actions": True, "max_cycles": 9},
+            {"N": 7},
+            {"benchmark_data": True, "terminate_on_success": True},
+            NINE_IN_PLACE,
+        ),
+        built=(NINE_IN_PLACE,),
+        ends_early=(ONE_IN_PLACE,),
     ),
     "mpe/simple_spread_v3": Row(
         reference="mpe2.simple_spread_v3",

@@ -1,4 +1,4 @@
-// zoo/math.cuh: exp, log, log1p, sin and cos of our own, so a CPU and a GPU give the same bits.
+// zoo/math.cuh: exp, log, log1p, sin, cos and atan2 of our own, so a CPU and a GPU give the same bits.
 //
 // Only + - * /, sqrt, compares and integer work on the bits are used, each of which IEEE 754 fixes
 // to the last bit. That holds as long as no compiler fuses a * b + c: build with --fmad=false (NVRTC,
@@ -226,6 +226,60 @@ ZOO_FN double zoo_trig(double x, u32 quarter) {
 template <class T> ZOO_FN T zoo_sin(T x) { return zoo_trig(x, 0u); }
 template <class T> ZOO_FN T zoo_cos(T x) { return zoo_trig(x, 1u); }
 
+// atan2: the angle of the point (x, y). Of |x| and |y|, a is the larger and b the smaller; past
+// b / a = 1/2, atan(b / a) = pi/4 + atan((b - a) / (b + a)). So |t| <= 1/2 in atan(t) = t + t^3
+// P(t^2), P degree 4. By its octant the angle is then m pi/4 plus or minus that, with pi/4 in two
+// parts of which m times the first is exact. Infinities count as equal, beside which all else is 0;
+// signs of zeros are kept as in C. <= 1.7 ulp.
+ZOO_FN float zoo_atan2(float y, float x) {
+  float ax = zoo_abs(x), ay = zoo_abs(y);
+  bool steep = ay > ax, left = zoo_bits(x) >> 31;
+  float a = steep ? ay : ax, b = steep ? ax : ay;
+  float scale = a > 1e38f ? 0.25f : 1.0f;  // so that b + a does not overflow
+  b = b > 3.40282347e38f ? 1.0f : a > 3.40282347e38f ? 0.0f : b * scale;
+  a = a > 3.40282347e38f || a == 0.0f ? 1.0f : a * scale;
+  bool far = b + b > a;
+  float t = (far ? b - a : b) / (far ? b + a : a);
+  float m = far ? 1.0f : 0.0f, sign = 1.0f;
+  m = steep ? 2.0f - m : m, sign = steep ? -sign : sign;
+  m = left ? 4.0f - m : m, sign = left ? -sign : sign;
+  t = sign * t;
+  float z = t * t, base = m * 0.785398006f;
+  float tail = t * z * zoo_poly(z, -0.333332330f, 0.199942261f, -0.141750112f, 0.101600163f,
+                                -0.0513259917f);
+  float r = base + t;
+  r = r + ((t - (r - base)) + (tail + m * 1.56958237e-7f));
+  r = zoo_from_bits((zoo_bits(r) & 0x7fffffffu) | (zoo_bits(y) & 0x80000000u));
+  return x == x && y == y ? r : ZOO_NAN_F;
+}
+
+// As above, P degree 11. <= 1.7 ulp.
+ZOO_FN double zoo_atan2(double y, double x) {
+  double ax = zoo_abs(x), ay = zoo_abs(y);
+  bool steep = ay > ax, left = zoo_bits(x) >> 63;
+  double a = steep ? ay : ax, b = steep ? ax : ay;
+  double scale = a > 1e308 ? 0.25 : 1.0;
+  b = b > 1.7976931348623157e308 ? 1.0 : a > 1.7976931348623157e308 ? 0.0 : b * scale;
+  a = a > 1.7976931348623157e308 || a == 0.0 ? 1.0 : a * scale;
+  bool far = b + b > a;
+  double t = (far ? b - a : b) / (far ? b + a : a);
+  double m = far ? 1.0 : 0.0, sign = 1.0;
+  m = steep ? 2.0 - m : m, sign = steep ? -sign : sign;
+  m = left ? 4.0 - m : m, sign = left ? -sign : sign;
+  t = sign * t;
+  double z = t * t, base = m * 0.78539816339744828;
+  double tail = t * z * zoo_poly(z, -0.33333333333332982, 0.19999999999903162,
+                                 -0.14285714276390069, 0.11111110659798829,
+                                 -0.090908962483888828, 0.076920739642726318,
+                                 -0.066638110983554363, 0.058583019062846214,
+                                 -0.051220180743821911, 0.041865363593392359,
+                                 -0.027435430569637542, 0.010117163951225677);
+  double r = base + t;
+  r = r + ((t - (r - base)) + (tail + m * 3.061616997868383e-17));
+  r = zoo_from_bits((zoo_bits(r) & ~(1ull << 63)) | (zoo_bits(y) & 1ull << 63));
+  return x == x && y == y ? r : ZOO_NAN_D;
+}
+
 // log(exp(0) + exp(x)) = x + log1p(exp(-x)) where x > 0, else log1p(exp(x)).
 template <class T> ZOO_FN T zoo_logaddexp0(T x) {
   T positive = x > T(0) ? x : T(0);
@@ -244,6 +298,7 @@ template <class T> ZOO_FN T zoo_logaddexp0(T x) {
   ZOO_FN double ref_log1p(double x) { return ZOO_REF(zoo_log1p, log1p)(x); }
   ZOO_FN double ref_sin(double x) { return ZOO_REF(zoo_sin, sin)(x); }
   ZOO_FN double ref_cos(double x) { return ZOO_REF(zoo_cos, cos)(x); }
+  ZOO_FN double ref_atan2(double y, double x) { return ZOO_REF(zoo_atan2, atan2)(y, x); }
   #define ZOO_REAL(name) ref_##name
 #else
   typedef float real;
@@ -254,6 +309,7 @@ ZOO_FN real real_log(real x) { return ZOO_REAL(log)(x); }
 ZOO_FN real real_log1p(real x) { return ZOO_REAL(log1p)(x); }
 ZOO_FN real real_sin(real x) { return ZOO_REAL(sin)(x); }
 ZOO_FN real real_cos(real x) { return ZOO_REAL(cos)(x); }
+ZOO_FN real real_atan2(real y, real x) { return ZOO_REAL(atan2)(y, x); }
 ZOO_FN real real_logaddexp0(real x) {
   real positive = x > real(0) ? x : real(0);
   return positive + real_log1p(real_exp(-zoo_abs(x)));

@@ -47,9 +47,9 @@ def pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def apply(library: ctypes.CDLL, name: str, x: Array) -> Array:
-    """Call `void name(const T* x, T* y, long n)` and return y."""
-    x = np.ascontiguousarray(x)
-    y = np.empty_like(x)
-    getattr(library, name)(pointer(x), pointer(y), ctypes.c_long(x.size))
+def apply(library: ctypes.CDLL, name: str, *arguments: Array) -> Array:
+    """Call `void name(const T* x, ..., T* y, long n)` on arrays of n values and return y."""
+    given = [np.ascontiguousarray(x) for x in arguments]
+    y = np.empty_like(given[0])
+    getattr(library, name)(*map(pointer, given), pointer(y), ctypes.c_long(y.size))
     return y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -18,6 +19,15 @@ SOURCE = '#include "zoo/math.cuh"\n' + "".join(
     for name in NAMES
     for kind in ("float", "double")
 )
+ATAN2_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
+    f'extern "C" void {name}(const {kind}* y, const {kind}* x, {kind}* angle, long n) '
+    f"{{ for (long i = 0; i < n; i++) angle[i] = {function}(y[i], x[i]); }}\n"
+    for name, kind, function in (
+        ("atan2_float", "float", "zoo_atan2"),
+        ("atan2_double", "double", "zoo_atan2"),
+        ("atan2_real", "real", "real_atan2"),
+    )
+)
 REAL_NAMES = ("exp", "log", "log1p", "sin", "cos", "logaddexp0")
 REAL_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
     f'extern "C" void {name}_real(const real* x, real* y, long n) '
@@ -27,13 +37,27 @@ REAL_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
 
 FLOAT_BOUNDS = {"exp": 0.8, "log": 1.0, "log1p": 1.0, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
 DOUBLE_BOUNDS = {"exp": 0.9, "log": 0.8, "log1p": 0.8, "sin": 0.9, "cos": 0.9, "logaddexp0": 1.7}
+ATAN2_BOUND = 1.7
 TRIG_RANGE = {np.float32: 1e4, np.float64: 1e5}
 INF = math.inf
+NAN = math.nan
+needs_long_double = pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double"
+)
+WIDER = [
+    pytest.param(np.float32, np.float64, id="float"),
+    pytest.param(np.float64, np.longdouble, id="double", marks=needs_long_double),
+]
 
 
 def compute(name: str, x: Array, *flags: str) -> Array:
     kind = {"float32": "float", "float64": "double"}[x.dtype.name]
     return apply(build(SOURCE, *flags), f"{name}_{kind}", x)
+
+
+def angles(y: Array, x: Array, *flags: str, name: str = "") -> Array:
+    kind = {"float32": "float", "float64": "double"}[x.dtype.name]
+    return apply(build(ATAN2_SOURCE, *flags), name or f"atan2_{kind}", y, x)
 
 
 def wide(name: str, x: Array) -> Array:
@@ -131,9 +155,7 @@ def test_float_error(name: str) -> None:
     assert worst(name, float_points(name), np.float64) <= FLOAT_BOUNDS[name]
 
 
-@pytest.mark.skipif(
-    np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double"
-)
+@needs_long_double
 @pytest.mark.parametrize("name", DOUBLE_BOUNDS)
 def test_double_error(name: str) -> None:
     assert worst(name, double_points(name, 200_000), np.longdouble) <= DOUBLE_BOUNDS[name]
@@ -161,7 +183,75 @@ def test_double_error_by_mpmath(name: str) -> None:
     assert max(errors) <= DOUBLE_BOUNDS[name]
 
 
-NAN = math.nan
+def points_in_the_plane(dtype: type[np.floating], count: int) -> tuple[Array, Array]:
+    """y and x: all directions and sizes, and the borders of the reduction from both sides."""
+    rng = np.random.default_rng(6)
+    info = np.finfo(dtype)
+    bits = rng.integers(0, 2**64, (2, count), dtype=np.uint64).view(dtype)[:, :count]
+    size = 2.0 ** rng.uniform(info.minexp - info.nmant, info.maxexp - 1, count)
+    slope = 2.0 ** rng.uniform(-30, 30, count) * rng.choice([-1, 1], count)
+    near = np.concatenate([around(np.array([s], dtype), 50) for s in (0.5, 1.0, 2.0)])
+    x = rng.uniform(1, 2, count).astype(dtype)
+    with np.errstate(all="ignore"):
+        y = [
+            *bits[0], *rng.normal(size=count), *(size * slope), *(x * rng.choice(near, count)),
+            *(x * rng.uniform(0.2, 0.55, count)), *(x * rng.uniform(1.8, 2.2, count)),
+        ]  # fmt: skip
+        x = [*bits[1], *rng.normal(size=count), *(size * rng.choice([-1, 1], count)), *x, *x, *x]
+        y, x = np.array(y, dtype), np.array(x, dtype)
+    finite = np.isfinite(y) & np.isfinite(x)
+    return y[finite], x[finite]
+
+
+@pytest.mark.parametrize(("dtype", "wider"), WIDER)
+def test_atan2_error(dtype: type[np.floating], wider: type[np.floating]) -> None:
+    y, x = points_in_the_plane(dtype, 100_000)
+    errors = ulp_errors(angles(y, x), np.arctan2(y.astype(wider), x.astype(wider)))
+    at = int(np.argmax(errors))
+    print(f"atan2 {x.dtype}: {x.size} points, worst {errors[at]:.3f} ulp at {y[at]!r}, {x[at]!r}")
+    assert x.size > 400_000
+    assert errors[at] <= ATAN2_BOUND
+
+
+def test_atan2_error_by_mpmath() -> None:
+    y, x = points_in_the_plane(np.float64, 300)
+    info = np.finfo(np.float64)
+    errors = []
+    with mpmath.workdps(60):
+        for b, a, got in zip(y.tolist(), x.tolist(), angles(y, x).tolist(), strict=True):
+            want = mpmath.atan2(mpmath.mpf(b), mpmath.mpf(a))
+            exponent = max(int(mpmath.frexp(want)[1]) - 1, info.minexp)
+            errors.append(float(abs(got - want) / mpmath.mpf(2) ** (exponent - info.nmant)))
+    assert len(errors) > 1000
+    assert max(errors) <= ATAN2_BOUND
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_atan2_of_zeros_infinities_and_extremes(dtype: type[np.floating]) -> None:
+    """The C library's answers, signs of zero too, and one set of bits for every NaN."""
+    info = np.finfo(dtype)
+    sizes = [0.0, float(info.smallest_subnormal), float(info.tiny), 1.0, float(info.max), INF]
+    values = [*sizes, *(-size for size in sizes), NAN, -NAN]
+    y, x = (np.array(side, dtype) for side in zip(*itertools.product(values, values), strict=True))
+    want = [math.atan2(b, a) for b, a in zip(y.tolist(), x.tolist(), strict=True)]
+    want = np.array([NAN if math.isnan(angle) else angle for angle in want], dtype)
+    got = angles(y, x)
+    close = ulp_errors(got, want.astype(np.longdouble)) <= ATAN2_BOUND
+    assert np.all(close & (np.signbit(got) == np.signbit(want)))
+    assert len({angle.tobytes() for angle in got[np.isnan(got)]}) == 1
+    exact = np.isin(np.abs(want), np.array([0, 1, 2, 4, 3], dtype) * dtype(math.pi / 4))
+    assert got[exact].tobytes() == want[exact].tobytes()
+
+
+@pytest.mark.parametrize("flags", [PLAIN, TRAPPING], ids=["O0", "trapping"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_atan2_has_the_same_bits_however_compiled(
+    dtype: type[np.floating], flags: tuple[str, ...]
+) -> None:
+    y, x = points_in_the_plane(dtype, 20_000)
+    assert angles(y, x).tobytes() == angles(y, x, *flags).tobytes()
+
+
 SPECIAL = {
     "exp": ([0.0, -0.0, INF, -INF, 1e4, -1e4], [1, 1, INF, 0, INF, 0]),
     "log": ([0.0, -0.0, 1.0, INF, -1.0, -INF, -1e-40], [-INF, -INF, 0, INF, NAN, NAN, NAN]),
@@ -207,6 +297,8 @@ def test_same_bits_however_compiled(name: str, flags: tuple[str, ...]) -> None:
 
 
 def test_real_is_ours_in_a_fast_build() -> None:
+    y, x = points_in_the_plane(np.float32, 1000)
+    assert np.array_equal(angles(y, x, name="atan2_real"), angles(y, x))
     library = build(REAL_SOURCE)
     x = np.linspace(0.001, 80, 10_001, dtype=np.float32)
     for name in REAL_NAMES:
@@ -214,7 +306,11 @@ def test_real_is_ours_in_a_fast_build() -> None:
 
 
 def test_real_is_the_c_library_in_a_reference_build() -> None:
-    library = build(REAL_SOURCE, *FAST, "-DZOO_REFERENCE=1")
+    reference = (*FAST, "-DZOO_REFERENCE=1")
+    y, x = points_in_the_plane(np.float64, 1000)
+    want = [math.atan2(b, a) for b, a in zip(y.tolist(), x.tolist(), strict=True)]
+    assert angles(y, x, *reference, name="atan2_real").tolist() == want
+    library = build(REAL_SOURCE, *reference)
     x = np.random.default_rng(2).uniform(0.001, 80, 2000)
     for name in ("exp", "log", "log1p", "sin", "cos"):
         want = [getattr(math, name)(v) for v in x.tolist()]

@@ -238,9 +238,13 @@ EPISODES = 3
 P_VALUE = 1e-4  # of all tests of a column together; seeds are fixed, so no run differs
 # Half the side of the square in which bodies are placed, by state field.
 SQUARES = {
+    "mpe/simple_formation_v1": {"pos": 1.0, "landmark": 0.5},
+    "mpe/simple_line_v1": {"pos": 1.0, "landmark": 0.25},
     "mpe/simple_spread_v3": {"pos": 1.0, "landmark": 1.0},
     "mpe/simple_tag_v3": {"pos": 1.0, "landmark": 0.9},
 }
+# Entries of a state field that are drawn around others: neither uniform nor independent of them.
+DRAWN_AROUND = {"mpe/simple_line_v1": {"landmark": range(2, 4), "target": range(8)}}
 
 
 def initial_states(spec: EnvSpec, numerics: Any) -> dict[str, Array]:
@@ -274,6 +278,8 @@ def check_resets(spec: EnvSpec, fast_spec: EnvSpec | None = None) -> None:
                 np.testing.assert_array_equal(ours, theirs[0], err_msg=where)
                 continue
             assert same_distribution(ours, theirs) > P_VALUE / len(values.T), where
+            if k % (len(values.T) // EPISODES) in DRAWN_AROUND.get(spec.id, {}).get(name, ()):
+                continue
             columns.append(ours.astype(np.float64))
             if name in square:
                 bound = square[name]

@@ -186,6 +186,12 @@ ROWS: dict[str, Row] = {
             NINE_IN_PLACE,
         ),
         built=(NINE_IN_PLACE,),
+        broken=(
+            ("scatter_landmarks(e, R(0.5))", "scatter_landmarks(e, 1)"),
+            ("angle < 0 ? angle + TURN : angle", "angle"),
+            ("start = zoo_min(start", "start = zoo_max(start"),
+            ("RADIUS * real_sin(angle)", "RADIUS * real_sin(angle + R(1e-12))"),
+        ),
         ends_early=(ONE_IN_PLACE,),
     ),
     "mpe/simple_line_v1": Row(
@@ -198,6 +204,12 @@ ROWS: dict[str, Row] = {
             NINE_IN_PLACE,
         ),
         built=(NINE_IN_PLACE,),
+        broken=(
+            ("scatter_landmarks(e, R(0.25), 0, 1)", "scatter_landmarks(e, R(0.26), 0, 1)"),
+            ("angle += FIVE_DEGREES", "angle -= FIVE_DEGREES"),
+            ("k * (LENGTH / (N_AGENTS - 1))", "k * (LENGTH / N_AGENTS)"),
+            ("&& zoo_abs(to[1]) < 1", ""),
+        ),
         ends_early=(ONE_IN_PLACE,),
     ),
     "mpe/simple_spread_v3": Row(

@@ -12,6 +12,7 @@ import tyro
 from gpu_zoo.spec import EnvSpec, Param, Value
 
 EnvId = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
+OptionalEnvId = Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
 Params = Annotated[
     list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE", name="param")
 ]

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,9 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["render", SPREAD, "--out", "/dev/null/x.png"], "/dev/null"),
         (["bench", SPREAD, "--device", "gpu"], "device='gpu'"),
         (["bench", SPREAD, "--num-envs", "0"], "--num-envs 0"),
+        (["bench"], "an environment or --family"),
+        (["bench", SPREAD, "--family", "mpe"], "an environment or --family"),
+        (["bench", "--family", "mep"], "--family mep: expected one of mpe"),
         (["bench", SPREAD, "--device", "cuda:999"], "cuda:999"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -507,6 +511,20 @@ def test_bench_is_handed_its_options(
     assert code == 0
     options = {"peers": True, "num_envs": (1, 64), "seconds": 0.5, "device": "cpu", "json": json}
     assert calls == [((TAG,), options)]
+
+
+def test_bench_of_a_family_prints_a_line_an_environment(run: Any, tmp_path: Path) -> None:
+    json = tmp_path / "out.json"
+    options = ("--num-envs", "1", "3", "--seconds", "0.01", "--device", "cpu")
+    code, out, _ = run("bench", "--family", "mpe", *options, "--json", str(json))
+    assert code == 0
+    table = out[out.rindex("times the rate of peers") :]
+    reports = loads(json.read_text())
+    assert [report["env_id"] for report in reports] == gpu_zoo.list_ids()
+    for report in reports:
+        assert re.search(rf"^ {report['env_id']} +[\d.]+[kM]? +[\d.]+[kM]? +- +- +-", table, re.M)
+        batches = {row["num_envs"] for row in report["rows"] if row["who"] == "gpu_zoo"}
+        assert batches == {1, 3}
 
 
 DOCTOR = "import sys; from gpu_zoo.cli import main; sys.exit(main(['doctor']))"

@@ -1,0 +1,178 @@
+"""What is said of the times: tables, the machine, the versions, the memory's bandwidth."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from gpu_zoo.bench.timing import Contender
+
+PACKAGES = (
+    "gpu-zoo", "gpu_zoo", "numpy", "gymnasium", "pettingzoo", "mpe2", "jax", "jaxlib", "jaxmarl",
+    "torch", "vmas", "cupy-cuda12x", "cupy-cuda13x",
+)  # fmt: skip
+Report = dict[str, Any]
+
+
+def _copy_rate(xp: Any) -> float:
+    """Bytes a second, read plus written, of plain copies between large arrays, on all cores."""
+    workers = 1 if hasattr(xp, "cuda") else os.cpu_count() or 1
+    pairs = [(xp.ones(2**25, "f4"), xp.ones(2**25, "f4")) for _ in range(workers)]
+    rates = []
+    with ThreadPoolExecutor(workers) as pool:  # NumPy releases the GIL while it copies
+        for _ in range(7):
+            start = time.perf_counter()
+            list(pool.map(lambda pair: xp.copyto(*pair), pairs))
+            if hasattr(xp, "cuda"):
+                xp.cuda.Device().synchronize()
+            rates.append(workers * 2**28 / (time.perf_counter() - start))
+    return median(rates[1:])
+
+
+def _memory_note(mine: Contender) -> str:
+    copies = _copy_rate(importlib.import_module("cupy" if mine.device == "cuda" else "numpy"))
+    moved = mine.bytes_per_step * median(mine.rates)
+    return (
+        f"memory: gpu_zoo at {mine.num_envs:,}: {mine.bytes_per_step:.0f} bytes of actions, "
+        f"observations, rewards and flags a step (state not counted) x its rate = "
+        f"{moved / 1e9:.2f} GB/s; copies of 128 MiB arrays, measured here: {copies / 1e9:.1f} GB/s"
+    )
+
+
+def _company_note(rows: list[Contender]) -> str:
+    """Others on the machine slow most whoever waits for all of its threads at every step."""
+    others = [share for row in rows for share in row.others]
+    crowded = sum(share > 0.1 for share in others)
+    advice = "; repeat on an idle machine before you trust a ratio" if crowded else ""
+    return f"company: others took over 0.1 cores in {crowded} of {len(others)} rounds{advice}"
+
+
+def _machine(cuda: bool, load: float) -> dict[str, Any]:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    machine: dict[str, Any] = {
+        "processor": [*models, platform.processor()][0],
+        "cores": os.cpu_count(),
+        "GPU_ZOO_NUM_THREADS": os.environ.get("GPU_ZOO_NUM_THREADS", "not set"),
+        "load average at start": load,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+    if cuda:
+        properties = importlib.import_module("cupy").cuda.runtime.getDeviceProperties(0)
+        machine["gpu"] = properties["name"].decode()
+    return machine
+
+
+def _short(value: float) -> str:
+    """Three digits: 1.68M."""
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    size, unit = next((pair for pair in units if value >= pair[0]), (1.0, ""))
+    digits = value / size
+    return f"{digits:.{2 if digits < 10 else 1 if digits < 100 else 0}f}{unit}"
+
+
+def _span(values: list[float]) -> str:
+    return f"{_short(min(values))}..{_short(max(values))}"
+
+
+def print_report(rows: list[Contender], report: Report) -> None:
+    """The table of one environment, how each contender was timed, and the notes."""
+    console_class: Any = importlib.import_module("rich.console").Console
+    box = importlib.import_module("rich.box").SIMPLE_HEAD
+    table_class: Any = importlib.import_module("rich.table").Table
+    table = table_class(title=report["title"], box=box, padding=0)
+    # Piped, rich falls back to 80 columns, which would fold the numbers.
+    console = console_class(width=max(console_class().width, 120), highlight=False, markup=False)
+    for title in ("machine", "versions"):
+        console.print(f"{title}: " + ", ".join(f"{k} {v}" for k, v in report[title].items()))
+    first = next(row for row in rows if row.who == "gpu_zoo")
+    table.add_column("", no_wrap=True)
+    for column in ("envs", "env-steps/s", "min..max", "agent-steps/s", "cores busy", "others",
+                   "growth", "gpu_zoo/peer", "min..max"):  # fmt: skip
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        rate, turns = median(row.rates), row.ratios
+        if not row.beside:
+            table.add_section()
+        table.add_row(
+            row.who, f"{row.num_envs:,}", _short(rate), _span(row.rates),
+            _short(rate * row.num_agents), f"{median(row.busy):.2f}", f"{max(row.others):.2f}",
+            f"{rate / median(first.rates):,.1f}" if row.who == first.who else "",
+            _short(median(turns)) if turns else "", _span(turns) if turns else "",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        f"growth: over gpu_zoo at {first.num_envs}. cores busy: processor seconds a second of this "
+        "process. others: the most that all other processes and the hypervisor took in a round. "
+        "gpu_zoo/peer: of rounds timed in turns with the gpu_zoo row above; below 1, gpu_zoo is "
+        "the slower."
+    )
+    for line in dict.fromkeys(f"- {row.who}: {row.method}" for row in rows):
+        console.print(line)
+    for note in report["notes"]:
+        console.print(f"* {note}")
+
+
+def make_report(
+    env_id: str, rows: list[Contender], notes: list[str], seconds: float, load: float
+) -> Report:
+    """All that is known of a run on one environment, for JSON and for printing."""
+    mine = next(row for row in reversed(rows) if row.who == "gpu_zoo")
+    return {
+        "env_id": env_id,
+        "title": f"{env_id}: median of rounds of about {seconds} s",
+        "machine": _machine(mine.device == "cuda", load),
+        "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
+        "notes": [*notes, _memory_note(mine), _company_note(rows)],
+        "rows": [row.as_dict() for row in rows],
+    }
+
+
+def write_json(path: Path, report: Report | list[Report]) -> None:
+    """Write to a temporary file beside it and rename, so that none is ever half written."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(importlib.import_module("json").dumps(report, indent=1) + "\n")
+    os.replace(unfinished, path)
+
+
+def print_family(reports: list[Report]) -> None:
+    """One line an environment: our rates, then how many times each peer's rate they are."""
+    table_class: Any = importlib.import_module("rich.table").Table
+    console_class: Any = importlib.import_module("rich.console").Console
+    box = importlib.import_module("rich.box").SIMPLE_HEAD
+    sizes = sorted({r["num_envs"] for report in reports for r in report["rows"]})
+    table = table_class(
+        title="env-steps/s by environments, and times the rate of peers: drop-in, then at 4,096",
+        box=box,
+        padding=0,
+    )
+    table.add_column("", no_wrap=True)
+    rivals = [
+        ("gpu_zoo drop-in", "mpe2", 1),
+        *(("gpu_zoo", who, 4096) for who in ("mpe2", "JaxMARL", "VMAS")),
+    ]
+    for column in [f"{n:,}" for n in sizes] + ["drop-in/mpe2", "x mpe2", "x JaxMARL", "x VMAS"]:
+        table.add_column(column, justify="right", no_wrap=True)
+    for report in reports:
+        rates = {
+            r["num_envs"]: r["env_steps_per_s"] for r in report["rows"] if r["who"] == "gpu_zoo"
+        }
+        cells = [_short(rates[n]) if n in rates else "" for n in sizes]
+        cells += [_ratio(report, *rival) for rival in rivals]
+        table.add_row(report["env_id"], *cells)
+    console_class(width=max(console_class().width, 120), highlight=False).print(table)
+
+
+def _ratio(report: Report, ours: str, peer: str, num_envs: int) -> str:
+    beside = f"{ours} at {num_envs}"
+    found = [r["ratios"] for r in report["rows"] if r["who"] == peer and r["beside"] == beside]
+    return _short(median(found[0])) if found else "-"

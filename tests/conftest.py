@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from cases import Case
@@ -27,8 +28,28 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  
     if report.when == "call" and report.passed and isinstance(case, Case):
         backend = "cuda" if item.get_closest_marker("gpu") else "cpu"
         marker = item.get_closest_marker("covers")
-        _covered.update((case.id, backend, b) for b in (marker.args if marker else ("plain",)))
+        for build in marker.args if marker else ("plain",):
+            report.user_properties.append(("covered", (case.id, backend, build)))
     return report
+
+
+# With several processes (pytest -n) a test's report, and what a worker knows at its end, travel to
+# the process that prints.
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _covered.update(tuple(value) for name, value in report.user_properties if name == "covered")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(_left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    # Every worker collects, and so leaves out, the same tests.
+    _left_out.update(Counter(node.workeroutput["left_out"]) - _left_out)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

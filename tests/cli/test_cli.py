@@ -105,7 +105,8 @@ def test_list_has_a_row_for_every_environment(run: Any) -> None:
         env = gpu_zoo.make(env_id)
         sizes = dict.fromkeys(str(env.observation_space(a).shape[0]) for a in env.possible_agents)
         assert f" {' / '.join(sizes)} " in row
-        counts = [int(n) for n in re.findall(r"(\d+) (?:agent|adversary)", row)]
+        names = "|".join(group.name for group in gpu_zoo.spec(env_id).groups)
+        counts = [int(n) for n in re.findall(rf"(\d+) (?:{names})", row)]
         assert sum(counts) == len(env.possible_agents)
         assert gpu_zoo.spec(env_id).reference in row
 

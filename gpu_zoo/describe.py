@@ -13,6 +13,8 @@ from gpu_zoo.prelude import Program
 from gpu_zoo.registry import list_ids, spec
 from gpu_zoo.spec import EnvSpec, Expr, Group, GroupLayout, Numerics, Slice, Value, ranges
 
+# Columns of words, which may be folded where the terminal is narrow.
+FOLDED = ("meaning", "what happens", "accepts", "agents", "actions")
 WHERE = {"compile": "compiled in", "launch": "set_param", "host": "Python only"}
 MIN_WIDTH = 120  # of a pipe, where rich would fold lines at 80 columns
 
@@ -132,6 +134,5 @@ def _print_table(out: Console, title: str, table: Table) -> None:
 def _table(*columns: str) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     for column in columns:
-        # Only prose may be folded.
-        table.add_column(column, no_wrap=column not in ("meaning", "what happens", "accepts"))
+        table.add_column(column, no_wrap=column not in FOLDED)
     return table

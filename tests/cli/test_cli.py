@@ -97,7 +97,8 @@ def test_every_command_has_help(run: Any, command: str) -> None:
         assert len(re.findall(r"[a-z]{2,}", meaning)) >= 2, option
 
 
-def test_list_has_a_row_for_every_environment(run: Any) -> None:
+def test_list_has_a_row_for_every_environment(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")  # so wide that nothing is folded
     code, out, _ = run("list")
     assert code == 0
     for env_id in gpu_zoo.list_ids():

@@ -32,7 +32,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 # instruction and a branch may become a select.
 HOST_FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
-    "-fno-trapping-math", "-fPIC", "-shared", "-fvisibility=default", "-pthread",
+    "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared", "-fvisibility=default", "-pthread",
     "-Wall", "-Wextra", "-Wno-unknown-pragmas",
 )  # fmt: skip
 # What each build of the same kernel adds. All but "plain" exist for tests.

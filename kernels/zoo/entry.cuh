@@ -71,13 +71,13 @@ ZOO_FN void clear_outcome(Env& e) {
 ZOO_FN bool end_step(Env& e, int steps) {
     const bool timeout = steps >= e.p.max_cycles;
     for_each(i, N_AGENTS) {
-        if (timeout) e.outcome.terminated[i] = 0;
+        e.outcome.terminated[i] &= !timeout;
         e.outcome.truncated[i] = timeout;
     }
     sync_env();
     bool done = true;
     ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i)
-        done = done && (e.outcome.terminated[i] || e.outcome.truncated[i]);
+        done &= e.outcome.terminated[i] | e.outcome.truncated[i];
     return done;
 }
 
@@ -96,14 +96,18 @@ ZOO_FN void count_returns(Env& e, int steps, bool done) {
     }
 }
 
-// One step of the rules and what follows from it. Returns whether env_reset ran.
-ZOO_FN bool advance(Env& e, int steps) {
+// One step of the rules.
+ZOO_FN void play(Env& e) {
     for_each(i, N_AGENTS) e.outcome.terminated[i] = 0;
     if (!e.io.frozen) env_step(e);
     sync_env();
     env_score(e);
     sync_env();
     inform(e);
+}
+
+// What follows from a step of the rules. Returns whether env_reset ran.
+ZOO_FN bool conclude(Env& e, int steps) {
     const bool done = end_step(e, steps);
     count_returns(e, steps, done);
     publish(e);
@@ -119,7 +123,10 @@ ZOO_FN bool step_env(Env& e) {
     const int steps = e.io.steps[e.env] + 1;
     const bool ended = e.io.autoreset != SAME_STEP && e.io.done[e.env];
     sync_env();
-    if (!ended) return advance(e, steps);
+    if (!ended) {
+        play(e);
+        return conclude(e, steps);
+    }
     if (e.io.autoreset == DISABLED) return false;  // stays as it ended, until reset with a mask
     clear_outcome(e);
     publish(e);
@@ -136,6 +143,16 @@ ZOO_FN bool reset_env(Env& e) {
     return true;
 }
 
+ZOO_FN Actions actions_of(const Io& io, int env) {
+    Actions actions;
+    ZOO_UNROLL for (int g = 0; g < N_GROUPS; ++g) {
+        const int entries = group_count(g) * (action_size(g) ? action_size(g) : 1);
+        actions.at[g] = (const int*)io.actions[g] + (size_t)env * entries;
+    }
+    actions.pitch = 1;
+    return actions;
+}
+
 enum Operation { RESET, STEP, OBSERVE };
 
 template <Operation operation>
@@ -145,18 +162,18 @@ ZOO_FN void run(const Io& io, int env) {
     if (operation == RESET && !io.reset_mask[env]) return;
 #if ZOO_LANE
     State state;
-    load_state(io, env, state);
+    load_state(state_tile(io, env), env % TILE, state);
 #else
     State& state = ((State*)io.state)[env];
 #endif
-    Env e{io, io.params, state, scratch, outcome, env, Rng{}};
+    Env e{io, io.params, state, scratch, outcome, env, actions_of(io, env), Rng{}};
     bool fresh = false;
     if (operation == RESET) fresh = reset_env(e);
     if (operation == STEP) fresh = step_env(e);
     sync_env();
     observe(e, e.io.observations);
 #if ZOO_LANE
-    if (operation != OBSERVE) store_state(io, env, state, fresh);
+    if (operation != OBSERVE) store_state(state_tile(io, env), env % TILE, state, fresh);
 #else
     (void)fresh;
     sync_env();  // shared variables are free for the block's next environment
@@ -200,9 +217,28 @@ ZOO_FN void run(const Io& io, int env) {
           for (int env = end - 1; env >= begin; --env) run<operation>(*io, env);            \
       }
 #else
+  #if ZOO_LANE
+    #include "zoo/tile.cuh"
+  #endif
+
+  // Runs environment `env` or the tile that begins with it; returns how many that were.
+  template <Operation operation>
+  ZOO_FN int run_some(const Io& io, int env, int end) {
+  #if ZOO_LANE
+      if (operation == STEP && plays_as_tile(io, env, end)) {
+          step_tile(io, env);
+          return TILE;
+      }
+  #endif
+      (void)end;
+      run<operation>(io, env);
+      return 1;
+  }
+
   #define ZOO_ENTRY(name, operation)                                                        \
-      extern "C" void name(const Io* io, int begin, int end) {                              \
-          for (int env = begin; env < end; ++env) run<operation>(*io, env);                 \
+      extern "C" void name(const Io* shared, int begin, int end) {                          \
+          const Io io = *shared; /* one that no other pointer leads to */                   \
+          for (int env = begin; env < end;) env += run_some<operation>(io, env, end);       \
       }
 #endif
 

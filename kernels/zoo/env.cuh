@@ -27,6 +27,12 @@ struct Outcome {
     u8 truncated[N_AGENTS];
 };
 
+// Where an environment's actions lie: the first entry of each group, and from one to the next.
+struct Actions {
+    const void* at[N_GROUPS];
+    int pitch;
+};
+
 struct Env {
     const Io& io;
     const Params& p;
@@ -34,6 +40,7 @@ struct Env {
     Scratch& t;
     Outcome& outcome;
     int env;
+    Actions actions;
     Rng rng;
 
     // Row of agent i in a buffer of its group that holds `width` values an agent.
@@ -42,11 +49,13 @@ struct Env {
         return ((size_t)env * group_count(g) + (i - group_start(g))) * width;
     }
     ZOO_METHOD int action(int i) const {
-        return ((const int*)io.actions[group_of(i)])[row(i, 1)];
+        const int g = group_of(i);
+        return ((const int*)actions.at[g])[(i - group_start(g)) * actions.pitch];
     }
     ZOO_METHOD float control(int i, int k) const {
         const int g = group_of(i);
-        return ((const float*)io.actions[g])[row(i, action_size(g)) + k];
+        const int entry = (i - group_start(g)) * action_size(g) + k;
+        return ((const float*)actions.at[g])[entry * actions.pitch];
     }
     ZOO_METHOD real& reward(int i) { return outcome.reward[i]; }
     ZOO_METHOD u8& terminated(int i) { return outcome.terminated[i]; }

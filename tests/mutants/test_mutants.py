@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from mutants.mutate import ENTRY, SPREAD, WORLD, Mutant, mutated_kernels
+from mutants.mutate import ENTRY, SPREAD, TILE, WORLD, Mutant, mutated_kernels
 
 import gpu_zoo
 from gpu_zoo import compile as compiler
@@ -223,11 +223,18 @@ MUTANTS = [
     Mutant(
         "a thread leaves out the last environment of its part",
         check_determinism,
-        ((ENTRY, "for (int env = begin; env < end; ++env) run<operation>(*io, env);",
-          "for (int env = begin; env < end - (begin > 0); ++env) run<operation>(*io, env);"),),
+        ((ENTRY, "const Io io = *shared;", "const Io io = *shared; end -= begin > 0;"),),
         "2 threads against 1: environment ",
     ),
     # Builds ------------------------------------------------------------------------------------
+    Mutant(
+        "an environment in a tile gets its neighbour's actions",
+        check_builds,
+        ((TILE, "memcpy(&stage.actions[start + k][lane],",
+          "memcpy(&stage.actions[start + k][lane ^ 1],"),),
+        "lane shape, reversed",
+        REVERSED,
+    ),
     Mutant(
         "an agent writes its neighbour's reward",
         check_builds,

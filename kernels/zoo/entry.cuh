@@ -153,27 +153,35 @@ ZOO_FN Actions actions_of(const Io& io, int env) {
     return actions;
 }
 
+#if ZOO_GPU && ZOO_LANE
+  #include "zoo/warp.cuh"
+#else
+  constexpr bool NEIGHBOURS_HELP = false;
+  ZOO_FN void show(const Env& e, bool) { observe(e, e.io.observations); }
+#endif
+
 enum Operation { RESET, STEP, OBSERVE };
 
 template <Operation operation>
 ZOO_FN void run(const Io& io, int env) {
     ZOO_SHARED Scratch scratch;
     ZOO_SHARED Outcome outcome;
-    if (operation == RESET && !io.reset_mask[env]) return;
+    const bool here = env < io.num_envs && (operation != RESET || io.reset_mask[env]);
+    if (!here && !NEIGHBOURS_HELP) return;
 #if ZOO_LANE
     State state;
-    load_state(state_tile(io, env), env % TILE, state);
+    if (here) load_state(state_tile(io, env), env % TILE, state);
 #else
     State& state = ((State*)io.state)[env];
 #endif
     Env e{io, io.params, state, scratch, outcome, env, actions_of(io, env), Rng{}};
     bool fresh = false;
-    if (operation == RESET) fresh = reset_env(e);
-    if (operation == STEP) fresh = step_env(e);
+    if (here && operation == RESET) fresh = reset_env(e);
+    if (here && operation == STEP) fresh = step_env(e);
     sync_env();
-    observe(e, e.io.observations);
+    show(e, here);
 #if ZOO_LANE
-    if (operation != OBSERVE) store_state(state_tile(io, env), env % TILE, state, fresh);
+    if (here && operation != OBSERVE) store_state(state_tile(io, env), env % TILE, state, fresh);
 #else
     (void)fresh;
     sync_env();  // shared variables are free for the block's next environment
@@ -188,9 +196,10 @@ ZOO_FN void run(const Io& io, int env) {
     constexpr int MIN_BLOCKS = N_AGENTS > 4 ? 2 : ZOO_REFERENCE ? 3 : 5;
     #define ZOO_ENTRY(name, operation)                                                     \
         extern "C" __global__ void                                                          \
-        __launch_bounds__(128, MIN_BLOCKS) name(const Io* __restrict__ io) {                \
+        __launch_bounds__(LANE_THREADS, MIN_BLOCKS) name(const Io* __restrict__ io) {       \
             const int stride = gridDim.x * blockDim.x;                                      \
-            for (int env = blockIdx.x * blockDim.x + threadIdx.x; env < io->num_envs;       \
+            const int lane = threadIdx.x % WARP;                                            \
+            for (int env = blockIdx.x * blockDim.x + threadIdx.x; env - lane < io->num_envs; \
                  env += stride)                                                             \
                 run<operation>(*io, env);                                                   \
         }

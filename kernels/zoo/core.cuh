@@ -27,7 +27,8 @@ typedef unsigned long long u64;
   #define ZOO_GPU 0
   #define ZOO_FN static inline __attribute__((always_inline, unused))
   #define ZOO_METHOD inline __attribute__((always_inline))
-  #if !ZOO_LANE
+  // A loop over environments is vectorised (zoo/tile.cuh) once there are no others inside it.
+  #if !ZOO_LANE || defined(ZOO_ROLLED)
     #define ZOO_UNROLL
   #elif defined(__clang__)
     #define ZOO_UNROLL _Pragma("unroll")

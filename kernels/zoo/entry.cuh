@@ -71,13 +71,13 @@ ZOO_FN void clear_outcome(Env& e) {
 ZOO_FN bool end_step(Env& e, int steps) {
     const bool timeout = steps >= e.p.max_cycles;
     for_each(i, N_AGENTS) {
-        e.outcome.terminated[i] &= !timeout;
+        if (timeout) e.outcome.terminated[i] = 0;
         e.outcome.truncated[i] = timeout;
     }
     sync_env();
     bool done = true;
     ZOO_UNROLL for (int i = 0; i < N_AGENTS; ++i)
-        done &= e.outcome.terminated[i] | e.outcome.truncated[i];
+        done = done && (e.outcome.terminated[i] || e.outcome.truncated[i]);
     return done;
 }
 
@@ -106,7 +106,7 @@ ZOO_FN void play(Env& e) {
     inform(e);
 }
 
-// What follows from a step of the rules. Returns whether env_reset ran.
+// What follows from a step of the rules. Returns whether the next episode begins.
 ZOO_FN bool conclude(Env& e, int steps) {
     const bool done = end_step(e, steps);
     count_returns(e, steps, done);
@@ -114,43 +114,35 @@ ZOO_FN bool conclude(Env& e, int steps) {
     if (!done || e.io.autoreset != SAME_STEP) return false;
     observe(e, e.io.final_observations);
     sync_env();
-    begin_episode(e);
     return true;
 }
 
+// Before an episode begins other than with the step that ended the last one. Returns that it does.
+ZOO_FN bool clear(Env& e) {
+    clear_outcome(e);
+    publish(e);
+    if (is_first_thread()) e.io.done[e.env] = 0;
+    return true;
+}
+
+// Whether the environment's episode ended with an earlier step, so that this one does not play.
+ZOO_FN bool rests(const Io& io, int env) { return io.autoreset != SAME_STEP && io.done[env]; }
+
+// A step of an environment that rests. Returns whether the next episode begins.
+ZOO_FN bool rest(Env& e) {
+    if (e.io.autoreset == DISABLED) return false;  // stays as it ended, until reset with a mask
+    return clear(e);
+}
+
+// Returns whether the next episode begins.
 ZOO_FN bool step_env(Env& e) {
     // Uniform over the block: all threads read the same two words, before any thread writes them.
     const int steps = e.io.steps[e.env] + 1;
-    const bool ended = e.io.autoreset != SAME_STEP && e.io.done[e.env];
+    const bool ended = rests(e.io, e.env);
     sync_env();
-    if (!ended) {
-        play(e);
-        return conclude(e, steps);
-    }
-    if (e.io.autoreset == DISABLED) return false;  // stays as it ended, until reset with a mask
-    clear_outcome(e);
-    publish(e);
-    if (is_first_thread()) e.io.done[e.env] = 0;
-    begin_episode(e);
-    return true;
-}
-
-ZOO_FN bool reset_env(Env& e) {
-    clear_outcome(e);
-    publish(e);
-    if (is_first_thread()) e.io.done[e.env] = 0;
-    begin_episode(e);
-    return true;
-}
-
-ZOO_FN Actions actions_of(const Io& io, int env) {
-    Actions actions;
-    ZOO_UNROLL for (int g = 0; g < N_GROUPS; ++g) {
-        const int entries = group_count(g) * (action_size(g) ? action_size(g) : 1);
-        actions.at[g] = (const int*)io.actions[g] + (size_t)env * entries;
-    }
-    actions.pitch = 1;
-    return actions;
+    if (ended) return rest(e);
+    play(e);
+    return conclude(e, steps);
 }
 
 #if ZOO_GPU && ZOO_LANE
@@ -174,10 +166,11 @@ ZOO_FN void run(const Io& io, int env) {
 #else
     State& state = ((State*)io.state)[env];
 #endif
-    Env e{io, io.params, state, scratch, outcome, env, actions_of(io, env), Rng{}};
+    Env e{io, io.params, state, scratch, outcome, env, Rng{}, nullptr};
     bool fresh = false;
-    if (here && operation == RESET) fresh = reset_env(e);
+    if (here && operation == RESET) fresh = clear(e);
     if (here && operation == STEP) fresh = step_env(e);
+    if (here && fresh) begin_episode(e);
     sync_env();
     show(e, here);
 #if ZOO_LANE
@@ -230,24 +223,21 @@ ZOO_FN void run(const Io& io, int env) {
     #include "zoo/tile.cuh"
   #endif
 
-  // Runs environment `env` or the tile that begins with it; returns how many that were.
+  // Runs environment `env`, or what of its tile lies before `end`. Returns which one is next.
   template <Operation operation>
   ZOO_FN int run_some(const Io& io, int env, int end) {
   #if ZOO_LANE
-      if (operation == STEP && plays_as_tile(io, env, end)) {
-          step_tile(io, env);
-          return TILE;
-      }
+      if (operation == STEP) return step_tile(io, env, end);
   #endif
       (void)end;
       run<operation>(io, env);
-      return 1;
+      return env + 1;
   }
 
   #define ZOO_ENTRY(name, operation)                                                        \
       extern "C" void name(const Io* shared, int begin, int end) {                          \
           const Io io = *shared; /* one that no other pointer leads to */                   \
-          for (int env = begin; env < end;) env += run_some<operation>(io, env, end);       \
+          for (int env = begin; env < end;) env = run_some<operation>(io, env, end);        \
       }
 #endif
 

@@ -27,11 +27,15 @@ struct Outcome {
     u8 truncated[N_AGENTS];
 };
 
-// Where an environment's actions lie: the first entry of each group, and from one to the next.
-struct Actions {
-    const void* at[N_GROUPS];
-    int pitch;
-};
+// Group g's entries in an environment's actions, and how many other groups' come before them.
+ZOO_FN int action_entries(int g) {
+    return group_count(g) * (action_size(g) > 0 ? action_size(g) : 1);
+}
+ZOO_FN int action_start(int g) {
+    int start = 0;
+    ZOO_UNROLL for (int other = 0; other < g; ++other) start += action_entries(other);
+    return start;
+}
 
 struct Env {
     const Io& io;
@@ -40,8 +44,8 @@ struct Env {
     Scratch& t;
     Outcome& outcome;
     int env;
-    Actions actions;
     Rng rng;
+    const u32* staged_actions;  // where a tile's are brought together (zoo/tile.cuh), else null
 
     // Row of agent i in a buffer of its group that holds `width` values an agent.
     ZOO_METHOD size_t row(int i, int width) const {
@@ -49,13 +53,17 @@ struct Env {
         return ((size_t)env * group_count(g) + (i - group_start(g))) * width;
     }
     ZOO_METHOD int action(int i) const {
-        const int g = group_of(i);
-        return ((const int*)actions.at[g])[(i - group_start(g)) * actions.pitch];
+        return ((const int*)actions(i, 1))[0];
     }
     ZOO_METHOD float control(int i, int k) const {
+        const int size = action_size(group_of(i));
+        return ((const float*)actions(i, size))[k * (staged_actions ? TILE : 1)];
+    }
+    // The first of the `width` entries of agent i's action.
+    ZOO_METHOD const u32* actions(int i, int width) const {
         const int g = group_of(i);
-        const int entry = (i - group_start(g)) * action_size(g) + k;
-        return ((const float*)actions.at[g])[entry * actions.pitch];
+        if (!staged_actions) return (const u32*)io.actions[g] + row(i, width);
+        return staged_actions + (action_start(g) + (i - group_start(g)) * width) * TILE;
     }
     ZOO_METHOD real& reward(int i) { return outcome.reward[i]; }
     ZOO_METHOD u8& terminated(int i) { return outcome.terminated[i]; }

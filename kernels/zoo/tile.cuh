@@ -14,32 +14,15 @@ struct Stage {
     int terminated[N_AGENTS][TILE];  // as wide as the numbers: no narrower lane slows the loop down
 };
 
-// Group g's entries in an environment's actions.
-ZOO_FN int action_entries(int g) {
-    return group_count(g) * (action_size(g) > 0 ? action_size(g) : 1);
-}
-
-ZOO_FN void stage_actions(const Io& io, int first, Stage& stage) {
-    int start = 0;
+ZOO_FN void stage_actions(const Io& io, int first, int begin, int end, Stage& stage) {
     ZOO_UNROLL for (int g = 0; g < N_GROUPS; ++g) {
-        const int entries = action_entries(g);
-        const char* from = (const char*)io.actions[g] + (size_t)first * entries * sizeof(u32);
-        for (int lane = 0; lane < TILE; ++lane)
+        const int start = action_start(g), entries = action_entries(g);
+        const size_t skipped = (size_t)(first + begin) * entries;
+        const char* from = (const char*)io.actions[g] + skipped * sizeof(u32);
+        for (int lane = begin; lane < end; ++lane)
             ZOO_UNROLL for (int k = 0; k < entries; ++k, from += sizeof(u32))
                 memcpy(&stage.actions[start + k][lane], from, sizeof(u32));
-        start += entries;
     }
-}
-
-ZOO_FN Actions staged_actions(const Stage& stage, int lane) {
-    Actions actions;
-    actions.pitch = TILE;
-    int start = 0;
-    ZOO_UNROLL for (int g = 0; g < N_GROUPS; ++g) {
-        actions.at[g] = &stage.actions[start][lane];
-        start += action_entries(g);
-    }
-    return actions;
 }
 
 ZOO_FN void play_lane(const Io& io, char* tile, int first, int lane, Stage& stage) {
@@ -50,8 +33,8 @@ ZOO_FN void play_lane(const Io& io, char* tile, int first, int lane, Stage& stag
     // g++ gives up on a loop that chooses by what is the same in all its rounds. An environment's
     // number is not, and shifted it is the 0 that makes the parameters look likewise.
     const Params params = plus_zero(io.params, (first + lane) >> 31);
-    const Actions actions = staged_actions(stage, lane);
-    Env e{io, params, state, scratch, outcome, first + lane, actions, Rng{}};
+    const u32* const actions = &stage.actions[0][lane];
+    Env e{io, params, state, scratch, outcome, first + lane, Rng{}, actions};
     play(e);
     for_each(i, N_AGENTS) {
         stage.reward[i][lane] = outcome.reward[i];
@@ -60,43 +43,46 @@ ZOO_FN void play_lane(const Io& io, char* tile, int first, int lane, Stage& stag
     store_state(tile, lane, state, false);
 }
 
-ZOO_FN void conclude_lane(const Io& io, char* tile, int first, int lane, const Stage& stage) {
+// Plays lanes `begin` to `end`. A function by itself, with an Io of its own, so that the loop can
+// be seen to write neither.
+static __attribute__((noinline)) void play_lanes(Io io, int first, int begin, int end,
+                                                 Stage& stage) {
+    char* const tile = state_tile(io, first);
+    #pragma omp simd simdlen(16)
+    for (int lane = begin; lane < end; ++lane) play_lane(io, tile, first, lane, stage);
+}
+
+ZOO_FN void finish_lane(const Io& io, char* tile, int first, int lane, const Stage& stage) {
     State state;
     Scratch scratch;
     Outcome outcome;
     load_state(tile, lane, state);
     const int env = first + lane;
-    Env e{io, io.params, state, scratch, outcome, env, actions_of(io, env), Rng{}};
+    Env e{io, io.params, state, scratch, outcome, env, Rng{}, nullptr};
     for_each(i, N_AGENTS) {
         outcome.reward[i] = stage.reward[i][lane];
         outcome.terminated[i] = (u8)stage.terminated[i][lane];
     }
-    const bool fresh = conclude(e, io.steps[env] + 1);
+    const bool fresh = rests(io, env) ? rest(e) : conclude(e, io.steps[env] + 1);
+    if (fresh) begin_episode(e);
     observe(e, io.observations);
     if (fresh) store_state(tile, lane, state, fresh);
 }
 
-// A function by itself, with an Io of its own, so that the loop can be seen to write neither.
-static __attribute__((noinline)) void play_tile(Io io, int first, Stage& stage) {
-    io.frozen = 0;
-    char* const tile = state_tile(io, first);
-    #pragma omp simd simdlen(16)
-    for (int lane = 0; lane < TILE; ++lane) play_lane(io, tile, first, lane, stage);
-}
-
-ZOO_FN void step_tile(const Io& io, int first) {
+// Steps what of environment `env`'s tile lies from there on and before `end`. Returns which
+// environment is next.
+ZOO_FN int step_tile(const Io& io, int env, int end) {
+    const int first = env - env % TILE, begin = env - first;
+    const int stop = end - first < TILE ? end - first : TILE;
     Stage stage;
-    stage_actions(io, first, stage);
-    play_tile(io, first, stage);
+    stage_actions(io, first, begin, stop, stage);
+    for (int lane = begin; lane < stop;) {
+        const int from = lane;  // those that rest divide the others
+        while (lane < stop && !rests(io, first + lane)) lane += 1;
+        if (from < lane) play_lanes(io, first, from, lane, stage);
+        while (lane < stop && rests(io, first + lane)) lane += 1;
+    }
     char* const tile = state_tile(io, first);
-    for (int lane = 0; lane < TILE; ++lane) conclude_lane(io, tile, first, lane, stage);
-}
-
-// Whether `first` to `end` begins with a whole tile whose environments all take a step of the
-// rules. Where some are reset or stand still instead, one at a time is as fast.
-ZOO_FN bool plays_as_tile(const Io& io, int first, int end) {
-    if (first % TILE != 0 || end - first < TILE || io.frozen) return false;
-    u8 ended = 0;
-    for (int lane = 0; lane < TILE; ++lane) ended |= io.done[first + lane];
-    return io.autoreset == SAME_STEP || !ended;
+    for (int lane = begin; lane < stop; ++lane) finish_lane(io, tile, first, lane, stage);
+    return first + stop;
 }

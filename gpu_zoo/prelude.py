@@ -259,6 +259,7 @@ class Program:
             yield f"    {C_TYPE[params[name].str[1:]]} {name};"
         yield "};"
         ints = [name for name in params.names or () if params[name].kind == "i"]
+        # What depends on `zero` is not the same in every round of a loop: see zoo/tile.cuh.
         yield "ZOO_FN Params plus_zero(Params p, int zero) {"
         yield f"    {' '.join(f'p.{name} += zero;' for name in ints)}"
         yield "    (void)zero;"

@@ -32,18 +32,22 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 # instruction and a branch may become a select.
 HOST_FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno",
-    "-fno-trapping-math", "-fPIC", "-shared", "-fvisibility=default", "-pthread",
+    "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared", "-fvisibility=default", "-pthread",
     "-Wall", "-Wextra", "-Wno-unknown-pragmas",
 )  # fmt: skip
-# What each build of the same kernel adds. All but "plain" exist for tests.
+# What each build of the same kernel adds. All but "plain" exist for tests; they keep loops as
+# loops, or compiling would take longer than running.
 HOST_BUILDS: dict[str, tuple[str, ...]] = {
     "plain": (),
-    "reversed": ("-DZOO_REVERSE",),
-    "emulated": ("-DZOO_EMULATE",),
-    "tsan": ("-DZOO_EMULATE", "-O1", "-g", "-fsanitize=thread"),
-    "ubsan": ("-O1", "-g", "-fsanitize=undefined,bounds-strict", "-fno-sanitize-recover=all"),
-    "asan": ("-O1", "-g", "-fsanitize=address"),
-}
+    "reversed": ("-DZOO_ROLLED", "-DZOO_REVERSE"),
+    "emulated": ("-DZOO_ROLLED", "-DZOO_EMULATE"),
+    "tsan": ("-DZOO_ROLLED", "-DZOO_EMULATE", "-O1", "-g", "-fsanitize=thread"),
+    "ubsan": (
+        "-DZOO_ROLLED", "-O1", "-g", "-fsanitize=undefined,bounds-strict",
+        "-fno-sanitize-recover=all",
+    ),
+    "asan": ("-DZOO_ROLLED", "-O1", "-g", "-fsanitize=address"),
+}  # fmt: skip
 
 
 class CompileError(RuntimeError):

@@ -220,6 +220,10 @@ class Program:
             yield f"constexpr int {name} = {-1 if value is None else int(value)};"
         yield f"constexpr int N_AGENTS = {self.num_agents};"
         yield f"constexpr int N_GROUPS = {len(self.groups)};"
+        yield f"constexpr int TILE = {self.tile};"
+        actions = sum(group.count * max(1, group.action_size) for group in self.groups)
+        yield f"constexpr int N_ACTIONS = {actions};  // entries, of all agents together"
+        yield f"constexpr int MAX_OBS_SIZE = {max(group.obs_size for group in self.groups)};"
 
     def _group_functions(self) -> Iterator[str]:
         chain = "".join(
@@ -254,6 +258,13 @@ class Program:
         for name in params.names or ():
             yield f"    {C_TYPE[params[name].str[1:]]} {name};"
         yield "};"
+        ints = [name for name in params.names or () if params[name].kind == "i"]
+        # What depends on `zero` is not the same in every round of a loop: see zoo/tile.cuh.
+        yield "ZOO_FN Params plus_zero(Params p, int zero) {"
+        yield f"    {' '.join(f'p.{name} += zero;' for name in ints)}"
+        yield "    (void)zero;"
+        yield "    return p;"
+        yield "}"
         yield from self._field_struct("State", {n: self.spec.state[n] for n in self.fields})
         yield from self._field_struct("Scratch", self.spec.scratch)
         yield "struct Io {"
@@ -283,14 +294,14 @@ class Program:
     def _state_access(self) -> Iterator[str]:
         if not self.lane:
             return
-        tile = f"io.state + (size_t)(env / {self.tile}) * {self.tile * self.state_bytes}"
+        yield "ZOO_FN char* state_tile(const Io& io, int env) {"
+        yield f"    return io.state + (size_t)(env / TILE) * {self.tile * self.state_bytes};"
+        yield "}"
         for function, argument in (
             ("load_state", "State& s"),
             ("store_state", "const State& s, bool fresh"),
         ):
-            yield f"ZOO_FN void {function}(const Io& io, int env, {argument}) {{"
-            yield f"    char* const tile = {tile};"
-            yield f"    const int lane = env % {self.tile};"
+            yield f"ZOO_FN void {function}(char* tile, int lane, {argument}) {{"
             for name, field in self.fields.items():
                 if field.size:
                     load = function == "load_state"

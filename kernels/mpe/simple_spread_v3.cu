@@ -45,11 +45,11 @@ ZOO_FN void env_score(Env& e) {
         bool covered = true;
         ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l) {
             shared -= e.t.cover[l];
-            covered = covered && e.t.cover[l] < COVER_RADIUS;
+            covered &= e.t.cover[l] < COVER_RADIUS;
         }
         const real own = penalty ? -R(collisions(s, i)) : 0;
         e.reward(i) = shared * (1 - e.p.local_ratio) + own * e.p.local_ratio;
-        e.terminated(i) = e.p.terminate_on_success && covered;
+        e.terminated(i) = covered & (e.p.terminate_on_success != 0);
     }
 }
 

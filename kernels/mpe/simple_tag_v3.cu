@@ -47,14 +47,14 @@ ZOO_FN void env_score(Env& e) {
         bool caught = true;
         ZOO_UNROLL for (int g = num_adversaries; g < N_AGENTS; ++g) {
             hits += e.t.hits[g];
-            caught = caught && e.t.hits[g] > 0;
+            caught &= e.t.hits[g] > 0;
         }
         if (is_adversary(i)) {
             e.reward(i) = R(10 * hits);
         } else {
             e.reward(i) = R(-10 * e.t.hits[i]) - bound(s.pos[i][0]) - bound(s.pos[i][1]);
         }
-        e.terminated(i) = e.p.terminate_on_success && caught;
+        e.terminated(i) = caught & (e.p.terminate_on_success != 0);
     }
 }
 

@@ -15,19 +15,23 @@
 #define R(x) ((real)(x))
 constexpr int MOVES = 5;  // none, left, right, down, up
 constexpr real NO_LIMIT = -1;
+constexpr int WORDS = N_SPEAKERS > 0 ? DIM_C : 0;  // length of an utterance in the state
 constexpr int ALL = -1;  // what a limit of observed neighbours is compiled to where there is none
 constexpr real DT = R(0.1);
 constexpr real DAMPING = R(0.25);
 constexpr real CONTACT_FORCE = R(1e2);
 constexpr real CONTACT_MARGIN = R(1e-3);
-// Beyond this gap between two bodies the exponential in the contact force is exactly 0.
-constexpr real CONTACT_REACH = ZOO_REFERENCE ? R(0.75) : R(0.11);
+// Beyond this gap between two bodies the contact force counts as 0. In reference numerics it is 0
+// there; in fast ones it is below 1e-35, and numbers much smaller would be slow.
+constexpr real CONTACT_REACH = ZOO_REFERENCE ? R(0.75) : R(0.08);
 
 struct Vec {
     real x, y;
+    ZOO_METHOD ~Vec() {}  // or clang makes one value of both and cannot vectorise what uses it
 };
 
 ZOO_FN Vec vec(const real* p) { return Vec{p[0], p[1]}; }
+ZOO_FN Vec operator+(Vec a, Vec b) { return Vec{a.x + b.x, a.y + b.y}; }
 ZOO_FN Vec operator-(Vec a, Vec b) { return Vec{a.x - b.x, a.y - b.y}; }
 ZOO_FN real squared(Vec v) { return v.x * v.x + v.y * v.y; }
 ZOO_FN real distance(const real* p, const real* q) { return zoo_sqrt(squared(vec(p) - vec(q))); }
@@ -79,27 +83,31 @@ ZOO_FN Vec motor(const Env& e, int i, real pace) {
     return Vec{R((move == 2) - (move == 1)) * accel, R((move == 4) - (move == 3)) * accel};
 }
 
-// Adds to `force` the push that a body at p gets from one at q.
-ZOO_FN void add_contact(Vec& force, const real* p, const real* q, real dist_min) {
+// The push that a body at p gets from one at q, which gets the opposite one.
+ZOO_FN Vec contact(const real* p, const real* q, real dist_min) {
     const Vec d = vec(p) - vec(q);
     const real reach = dist_min + CONTACT_REACH;
-    if (squared(d) > reach * reach) return;
+    if (squared(d) > reach * reach) return Vec{0, 0};
     const real dist = zoo_sqrt(squared(d));
-    const real penetration =
-        real_logaddexp0(-(dist - dist_min) / CONTACT_MARGIN) * CONTACT_MARGIN;
-    force.x = CONTACT_FORCE * d.x / dist * penetration + force.x;
-    force.y = CONTACT_FORCE * d.y / dist * penetration + force.y;
+    // A lane beyond the reach may come here beside others, and should not slow them down.
+    const real gap = zoo_min(dist - dist_min, CONTACT_REACH);
+    const real penetration = real_logaddexp0(-gap / CONTACT_MARGIN) * CONTACT_MARGIN;
+    return Vec{CONTACT_FORCE * d.x / dist * penetration, CONTACT_FORCE * d.y / dist * penetration};
 }
 
 // Adds to `force` what agent i gets from all bodies it touches.
 ZOO_FN void add_contacts(Vec& force, const State& s, int i) {
     if (!agent_collides(i)) return;
-    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
-        if (j != i && agent_collides(j))
-            add_contact(force, s.pos[i], s.pos[j], agent_size(i) + agent_size(j));
+    // Of two agents the first comes first, as in mpe2: one computation serves them both.
+    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j) {
+        if (j == i || !agent_collides(j)) continue;
+        const real dist_min = agent_size(i) + agent_size(j);
+        if (i < j) force = force + contact(s.pos[i], s.pos[j], dist_min);
+        if (j < i) force = force - contact(s.pos[j], s.pos[i], dist_min);
+    }
     ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
         if (landmark_collides(l))
-            add_contact(force, s.pos[i], s.landmark[l], agent_size(i) + landmark_size(l));
+            force = force + contact(s.pos[i], s.landmark[l], agent_size(i) + landmark_size(l));
 }
 
 ZOO_FN void move(Env& e, int i, real pace) {
@@ -123,7 +131,7 @@ ZOO_FN void move(Env& e, int i, real pace) {
 
 // What agent i says: one word, or DIM_C loudnesses. Actions name the word after the move.
 ZOO_FN void speak(Env& e, int i) {
-    ZOO_UNROLL for (int k = 0; k < DIM_C; ++k) {
+    ZOO_UNROLL for (int k = 0; k < WORDS; ++k) {
         if (continuous_actions) {
             e.s.utterance[i][k] = R(e.control(i, (agent_movable(i) ? MOVES : 0) + k)) + R(0);
         } else {
@@ -157,7 +165,9 @@ ZOO_FN void world_step(Env& e) {
 // Score -------------------------------------------------------------------------------------------
 
 ZOO_FN bool agents_touch(const State& s, int i, int j) {
-    return distance(s.pos[i], s.pos[j]) < agent_size(i) + agent_size(j);
+    const real* first = s.pos[zoo_min(i, j)];  // one computation serves both, as with contacts
+    const real* second = s.pos[zoo_max(i, j)];
+    return distance(first, second) < agent_size(i) + agent_size(j);
 }
 
 ZOO_FN bool touches_landmark(const State& s, int i, int l) {

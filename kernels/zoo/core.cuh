@@ -27,7 +27,14 @@ typedef unsigned long long u64;
   #define ZOO_GPU 0
   #define ZOO_FN static inline __attribute__((always_inline, unused))
   #define ZOO_METHOD inline __attribute__((always_inline))
-  #define ZOO_UNROLL
+  // A loop over environments is vectorised (zoo/tile.cuh) once there are no others inside it.
+  #if !ZOO_LANE || defined(ZOO_ROLLED)
+    #define ZOO_UNROLL
+  #elif defined(__clang__)
+    #define ZOO_UNROLL _Pragma("unroll")
+  #else
+    #define ZOO_UNROLL _Pragma("GCC unroll 64")
+  #endif
 #endif
 
 // Who am I in the block. On a GPU the hardware says; the plain CPU build has one thread a block,

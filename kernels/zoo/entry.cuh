@@ -96,45 +96,61 @@ ZOO_FN void count_returns(Env& e, int steps, bool done) {
     }
 }
 
-// One step of the rules and what follows from it. Returns whether env_reset ran.
-ZOO_FN bool advance(Env& e, int steps) {
+// One step of the rules.
+ZOO_FN void play(Env& e) {
     for_each(i, N_AGENTS) e.outcome.terminated[i] = 0;
     if (!e.io.frozen) env_step(e);
     sync_env();
     env_score(e);
     sync_env();
     inform(e);
+}
+
+// What follows from a step of the rules. Returns whether the next episode begins.
+ZOO_FN bool conclude(Env& e, int steps) {
     const bool done = end_step(e, steps);
     count_returns(e, steps, done);
     publish(e);
     if (!done || e.io.autoreset != SAME_STEP) return false;
     observe(e, e.io.final_observations);
     sync_env();
-    begin_episode(e);
     return true;
 }
 
+// Before an episode begins other than with the step that ended the last one. Returns that it does.
+ZOO_FN bool clear(Env& e) {
+    clear_outcome(e);
+    publish(e);
+    if (is_first_thread()) e.io.done[e.env] = 0;
+    return true;
+}
+
+// Whether the environment's episode ended with an earlier step, so that this one does not play.
+ZOO_FN bool rests(const Io& io, int env) { return io.autoreset != SAME_STEP && io.done[env]; }
+
+// A step of an environment that rests. Returns whether the next episode begins.
+ZOO_FN bool rest(Env& e) {
+    if (e.io.autoreset == DISABLED) return false;  // stays as it ended, until reset with a mask
+    return clear(e);
+}
+
+// Returns whether the next episode begins.
 ZOO_FN bool step_env(Env& e) {
     // Uniform over the block: all threads read the same two words, before any thread writes them.
     const int steps = e.io.steps[e.env] + 1;
-    const bool ended = e.io.autoreset != SAME_STEP && e.io.done[e.env];
+    const bool ended = rests(e.io, e.env);
     sync_env();
-    if (!ended) return advance(e, steps);
-    if (e.io.autoreset == DISABLED) return false;  // stays as it ended, until reset with a mask
-    clear_outcome(e);
-    publish(e);
-    if (is_first_thread()) e.io.done[e.env] = 0;
-    begin_episode(e);
-    return true;
+    if (ended) return rest(e);
+    play(e);
+    return conclude(e, steps);
 }
 
-ZOO_FN bool reset_env(Env& e) {
-    clear_outcome(e);
-    publish(e);
-    if (is_first_thread()) e.io.done[e.env] = 0;
-    begin_episode(e);
-    return true;
-}
+#if ZOO_GPU && ZOO_LANE
+  #include "zoo/warp.cuh"
+#else
+  constexpr bool NEIGHBOURS_HELP = false;
+  ZOO_FN void show(const Env& e, bool) { observe(e, e.io.observations); }
+#endif
 
 enum Operation { RESET, STEP, OBSERVE };
 
@@ -142,21 +158,23 @@ template <Operation operation>
 ZOO_FN void run(const Io& io, int env) {
     ZOO_SHARED Scratch scratch;
     ZOO_SHARED Outcome outcome;
-    if (operation == RESET && !io.reset_mask[env]) return;
+    const bool here = env < io.num_envs && (operation != RESET || io.reset_mask[env]);
+    if (!here && !NEIGHBOURS_HELP) return;
 #if ZOO_LANE
     State state;
-    load_state(io, env, state);
+    if (here) load_state(state_tile(io, env), env % TILE, state);
 #else
     State& state = ((State*)io.state)[env];
 #endif
-    Env e{io, io.params, state, scratch, outcome, env, Rng{}};
+    Env e{io, io.params, state, scratch, outcome, env, Rng{}, nullptr};
     bool fresh = false;
-    if (operation == RESET) fresh = reset_env(e);
-    if (operation == STEP) fresh = step_env(e);
+    if (here && operation == RESET) fresh = clear(e);
+    if (here && operation == STEP) fresh = step_env(e);
+    if (here && fresh) begin_episode(e);
     sync_env();
-    observe(e, e.io.observations);
+    show(e, here);
 #if ZOO_LANE
-    if (operation != OBSERVE) store_state(io, env, state, fresh);
+    if (here && operation != OBSERVE) store_state(state_tile(io, env), env % TILE, state, fresh);
 #else
     (void)fresh;
     sync_env();  // shared variables are free for the block's next environment
@@ -171,9 +189,10 @@ ZOO_FN void run(const Io& io, int env) {
     constexpr int MIN_BLOCKS = N_AGENTS > 4 ? 2 : ZOO_REFERENCE ? 3 : 5;
     #define ZOO_ENTRY(name, operation)                                                     \
         extern "C" __global__ void                                                          \
-        __launch_bounds__(128, MIN_BLOCKS) name(const Io* __restrict__ io) {                \
+        __launch_bounds__(LANE_THREADS, MIN_BLOCKS) name(const Io* __restrict__ io) {       \
             const int stride = gridDim.x * blockDim.x;                                      \
-            for (int env = blockIdx.x * blockDim.x + threadIdx.x; env < io->num_envs;       \
+            const int lane = threadIdx.x % WARP;                                            \
+            for (int env = blockIdx.x * blockDim.x + threadIdx.x; env - lane < io->num_envs; \
                  env += stride)                                                             \
                 run<operation>(*io, env);                                                   \
         }
@@ -200,9 +219,25 @@ ZOO_FN void run(const Io& io, int env) {
           for (int env = end - 1; env >= begin; --env) run<operation>(*io, env);            \
       }
 #else
+  #if ZOO_LANE
+    #include "zoo/tile.cuh"
+  #endif
+
+  // Runs environment `env`, or what of its tile lies before `end`. Returns which one is next.
+  template <Operation operation>
+  ZOO_FN int run_some(const Io& io, int env, int end) {
+  #if ZOO_LANE
+      if (operation == STEP) return step_tile(io, env, end);
+  #endif
+      (void)end;
+      run<operation>(io, env);
+      return env + 1;
+  }
+
   #define ZOO_ENTRY(name, operation)                                                        \
-      extern "C" void name(const Io* io, int begin, int end) {                              \
-          for (int env = begin; env < end; ++env) run<operation>(*io, env);                 \
+      extern "C" void name(const Io* shared, int begin, int end) {                          \
+          const Io io = *shared; /* one that no other pointer leads to */                   \
+          for (int env = begin; env < end;) env = run_some<operation>(io, env, end);        \
       }
 #endif
 

@@ -13,8 +13,8 @@
 // Agents are numbered through the groups in the spec's order.
 #pragma once
 
-// A row of numbers to write, left to right: an agent's observation. Neighbouring entries need not
-// be neighbours in memory.
+// A row of numbers to write, left to right: an agent's observation. A type of its own, so that a
+// kernel does not depend on where its rows lie.
 struct Row {
     float* at;
     ZOO_METHOD float& operator[](int k) const { return at[k]; }
@@ -27,6 +27,16 @@ struct Outcome {
     u8 truncated[N_AGENTS];
 };
 
+// Group g's entries in an environment's actions, and how many other groups' come before them.
+ZOO_FN int action_entries(int g) {
+    return group_count(g) * (action_size(g) > 0 ? action_size(g) : 1);
+}
+ZOO_FN int action_start(int g) {
+    int start = 0;
+    ZOO_UNROLL for (int other = 0; other < g; ++other) start += action_entries(other);
+    return start;
+}
+
 struct Env {
     const Io& io;
     const Params& p;
@@ -35,6 +45,7 @@ struct Env {
     Outcome& outcome;
     int env;
     Rng rng;
+    const u32* staged_actions;  // where a tile's are brought together (zoo/tile.cuh), else null
 
     // Row of agent i in a buffer of its group that holds `width` values an agent.
     ZOO_METHOD size_t row(int i, int width) const {
@@ -42,11 +53,17 @@ struct Env {
         return ((size_t)env * group_count(g) + (i - group_start(g))) * width;
     }
     ZOO_METHOD int action(int i) const {
-        return ((const int*)io.actions[group_of(i)])[row(i, 1)];
+        return ((const int*)actions(i, 1))[0];
     }
     ZOO_METHOD float control(int i, int k) const {
+        const int size = action_size(group_of(i));
+        return ((const float*)actions(i, size))[k * (staged_actions ? TILE : 1)];
+    }
+    // The first of the `width` entries of agent i's action.
+    ZOO_METHOD const u32* actions(int i, int width) const {
         const int g = group_of(i);
-        return ((const float*)io.actions[g])[row(i, action_size(g)) + k];
+        if (!staged_actions) return (const u32*)io.actions[g] + row(i, width);
+        return staged_actions + (action_start(g) + (i - group_start(g)) * width) * TILE;
     }
     ZOO_METHOD real& reward(int i) { return outcome.reward[i]; }
     ZOO_METHOD u8& terminated(int i) { return outcome.terminated[i]; }

@@ -54,3 +54,33 @@ def test_clang_and_the_host_compiler_agree(case: Case, numerics: str, caches: Pa
 
 def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "CXX"}
+
+
+STRICT = """
+import sys
+import gpu_zoo
+from gpu_zoo.compile import build_host, flatten
+from gpu_zoo.prelude import Program
+
+spec = gpu_zoo.spec(sys.argv[1])
+source = flatten(Program(spec, spec.resolve({})))
+build_host(source, spec.name, flags=["-Werror=pass-failed"])
+"""
+
+
+@over(DEFAULTS)
+def test_clang_vectorises_the_rules(case: Case, tmp_path: Path) -> None:
+    """It says so where it cannot do what ``omp simd`` asks for (kernels/zoo/tile.cuh)."""
+    pytest.importorskip("ziglang", reason="the second compiler: pip install ziglang")
+    done = subprocess.run(
+        [sys.executable, "-c", STRICT, case.id],
+        env={
+            **os.environ,
+            "CXX": f"{sys.executable} -m ziglang c++",
+            "GPU_ZOO_CACHE_DIR": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from typing import Any
 from gpu_zoo import compile as compiler
 
 ENTRY = "zoo/entry.cuh"
+TILE = "zoo/tile.cuh"
 SPREAD = "mpe/simple_spread_v3.cu"
 WORLD = "mpe/world.cuh"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from mutants.mutate import ENTRY, SPREAD, WORLD, Mutant, mutated_kernels
+from mutants.mutate import ENTRY, SPREAD, TILE, WORLD, Mutant, mutated_kernels
 
 import gpu_zoo
 from gpu_zoo import compile as compiler
@@ -43,8 +43,9 @@ MUTANTS = [
     Mutant(
         "the observation after a reset is the old one",
         check_contract,
-        ((ENTRY, "    observe(e, e.io.observations);\n#if ZOO_LANE",
-          "    if (!fresh) observe(e, e.io.observations);\n#if ZOO_LANE"),),
+        ((ENTRY, "    show(e, here);", "    if (!fresh) show(e, here);"),
+         (TILE, "    observe(e, io.observations);",
+          "    if (!fresh) observe(e, io.observations);")),
         "observations/agent",
         CONTRACT,
     ),
@@ -128,16 +129,16 @@ MUTANTS = [
     Mutant(
         "NEXT_STEP's reset step leaves rewards and flags as they were",
         check_contract,
-        ((ENTRY, AS_IT_ENDED + "    clear_outcome(e);\n    publish(e);", AS_IT_ENDED),),
+        ((ENTRY, AS_IT_ENDED + "    return clear(e);",
+          AS_IT_ENDED + "    e.io.done[e.env] = 0;\n    return true;"),),
         "NextStep: environment 0, step 26, ",
         CONTRACT,
     ),
     Mutant(
         "NEXT_STEP's reset step still acts",
         check_contract,
-        ((ENTRY, "    begin_episode(e);\n    return true;\n}\n\nZOO_FN bool reset_env",
-          "    begin_episode(e);\n    env_step(e);\n    return true;\n}\n\n"
-          "ZOO_FN bool reset_env"),),
+        ((TILE, "    if (fresh) begin_episode(e);", "    if (fresh) begin_episode(e);\n"
+          "    if (fresh && io.autoreset != SAME_STEP) env_step(e);"),),
         "not as after a reset by hand",
         CONTRACT,
     ),
@@ -145,14 +146,14 @@ MUTANTS = [
         "a finished environment in DISABLED mode moves on",
         check_contract,
         ((ENTRY, "if (e.io.autoreset == DISABLED) return false;",
-          "if (e.io.autoreset == DISABLED) return advance(e, steps);"),),
+          "if (e.io.autoreset == DISABLED) return conclude(e, e.io.steps[e.env] + 1);"),),
         "a finished environment in DISABLED mode was stepped",
         CONTRACT,
     ),
     Mutant(
         "the reset mask is ignored",
         check_contract,
-        ((ENTRY, "if (operation == RESET && !io.reset_mask[env]) return;", ""),),
+        ((ENTRY, " && (operation != RESET || io.reset_mask[env]);", ";"),),
         "changed by a reset whose mask is false here",
         CONTRACT,
     ),
@@ -223,11 +224,18 @@ MUTANTS = [
     Mutant(
         "a thread leaves out the last environment of its part",
         check_determinism,
-        ((ENTRY, "for (int env = begin; env < end; ++env) run<operation>(*io, env);",
-          "for (int env = begin; env < end - (begin > 0); ++env) run<operation>(*io, env);"),),
+        ((ENTRY, "const Io io = *shared;", "const Io io = *shared; end -= begin > 0;"),),
         "2 threads against 1: environment ",
     ),
     # Builds ------------------------------------------------------------------------------------
+    Mutant(
+        "an environment in a tile gets its neighbour's actions",
+        check_builds,
+        ((TILE, "memcpy(&stage.actions[start + k][lane],",
+          "memcpy(&stage.actions[start + k][lane ^ 1],"),),
+        "lane shape, reversed",
+        REVERSED,
+    ),
     Mutant(
         "an agent writes its neighbour's reward",
         check_builds,
@@ -250,7 +258,7 @@ MUTANTS = [
         check_builds,
         ((SPREAD, "    world_step(e);\n", "    world_step(e);\n"
           "    if (is_first_thread()) e.s.landmark[0][0] += R(0.01);\n    sync_env();\n"),),
-        "block shape, plain, 1 threads a block, against plain: environment 0, step 1, state/",
+        "block shape, plain, 1 threads a block, against plain: environment 0, step 1, ",
         SHAPES,
     ),
     Mutant(

@@ -324,7 +324,7 @@ def test_resets_are_equal_in_distribution(env_id: str) -> None:
 STEP_MUTANTS = {
     "time step": ("DT = R(0.1)", "DT = R(0.10001)"),
     "contact margin": ("= R(1e-3)", "= R(1.001e-3)"),
-    "contact cut off": (": R(0.11)", ": R(0.005)"),
+    "contact cut off": (": R(0.08)", ": R(0.005)"),
     "float32 action": ("R(e.control(i, 2) - e.control(i, 1))", "R(e.control(i, 2))"),
 }
 RESET_MUTANTS = {

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from cases import BUILT, DEFAULTS, LARGE, Case, over
+from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.testing import CheckSkipped, check_bounds, check_builds, check_races
+from gpu_zoo.testing.play import Array, Arrays, Subject, random_actions, record_on
 
 # Races come first: a barrier that some threads miss would hang the emulated builds.
 
@@ -49,3 +52,29 @@ def _or_skip(check: Callable[..., object], case: Case, **settings: Any) -> None:
         check(case.spec, case.params, **settings)
     except CheckSkipped as reason:
         pytest.skip(str(reason))
+
+
+@over(DEFAULTS)
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+@pytest.mark.covers("reversed")
+def test_a_tile_at_once_is_its_environments_one_by_one(case: Case, mode: AutoresetMode) -> None:
+    """Also where tiles are not full, and where only some of their environments are stepped.
+
+    The reversed build takes one environment at a time.
+    """
+    subject = Subject(case.spec, case.params).limited(3)
+    for num_envs in (31, 32, 70):
+        first = np.arange(num_envs) % 3  # neighbours end their episodes on different steps
+        got, want = (
+            _play(subject, first, autoreset_mode=mode, build=build)
+            for build in ("plain", "reversed")
+        )
+        subject.require_equal("tiles", f"{num_envs} environments, {mode}", got, want)
+
+
+def _play(subject: Subject, first: Array, **settings: Any) -> Arrays:
+    # In DISABLED mode environments are stepped after their end, which is an error if validated.
+    env = subject.make(len(first), validate_actions=False, **settings)
+    env.reset(seed=1)
+    env._views["steps"][...] = first
+    return record_on(env, random_actions(env, 12))

@@ -72,6 +72,10 @@ SPEC = particle_spec(
         "the adversary: minus its distance to the goal; good agents: the adversary's distance to "
         "the goal minus that of the nearest good agent"
     ),
+    notes=(
+        "As in mpe2 nobody observes their own position or velocity, though documentation of older "
+        "versions lists them (PettingZoo issue 1185).",
+    ),
 )
 
 raw_env, env, parallel_env = drop_in(SPEC)

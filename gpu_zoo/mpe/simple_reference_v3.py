@@ -55,6 +55,9 @@ SPEC = particle_spec(
         "(1 - local_ratio) * (minus the mean distance of the agents from their landmarks) "
         "+ local_ratio * (minus the distance of the other agent from its landmark)"
     ),
+    notes=(
+        "mpe2's page gives smaller spaces than its code makes (MPE2 issue 72); these are the code's.",
+    ),
 )
 
 raw_env, env, parallel_env = drop_in(SPEC)

@@ -103,6 +103,9 @@ SPEC = particle_spec(
         "between any adversary and any good agent"
     ),
     notes=(
+        "As in mpe2 good agents have the forests before the velocities, adversaries the velocities "
+        "before the forests (PettingZoo issue 1207).",
+        "As in mpe2 a reset draws the places of food and forests twice; the second one counts.",
         "mpe2 also accepts `num_adversaries=0`, and then makes the first good agent the leader, "
         "and `num_good=0` or `num_food=0`, with which its rewards fail; here there is at least one "
         "of each.",

@@ -56,7 +56,7 @@ SPEC = particle_spec(
         "+ local_ratio * (minus the distance of the other agent from its landmark)"
     ),
     notes=(
-        "mpe2's page gives smaller spaces than its code makes (MPE2 issue 72); these are the code's.",
+        "mpe2's page gives smaller spaces than its code makes (MPE2 issue 72); the code counts.",
     ),
 )
 

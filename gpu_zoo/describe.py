@@ -96,9 +96,12 @@ def _show_group(
 
 
 def _slices(slices: Mapping[str, Slice], scope: Mapping[str, Value]) -> Table:
-    table = _table("entries", "name", "size", "meaning")
+    bounded = any(part.bounded for part in slices.values())
+    table = _table("entries", "name", "size", *["range"] * bounded, "meaning")
     for name, part, start, end in ranges(slices, scope):
-        table.add_row(f"[{start}:{end}]", name, _formula(part.size, end - start), part.doc)
+        limits = [f"{part.low:g} to {part.high:g}"] * bounded
+        size = _formula(part.size, end - start)
+        table.add_row(f"[{start}:{end}]", name, size, *limits, part.doc)
     return table
 
 

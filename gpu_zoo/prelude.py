@@ -223,6 +223,7 @@ class Program:
         yield f"constexpr int TILE = {self.tile};"
         actions = sum(group.count * max(1, group.action_size) for group in self.groups)
         yield f"constexpr int N_ACTIONS = {actions};  // entries, of all agents together"
+        yield f"constexpr bool TIMEOUT_WINS = {str(self.spec.timeout_wins).lower()};"
         yield f"constexpr int MAX_OBS_SIZE = {max(group.obs_size for group in self.groups)};"
 
     def _group_functions(self) -> Iterator[str]:

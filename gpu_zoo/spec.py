@@ -125,10 +125,24 @@ class Field:
 
 @dataclass(frozen=True)
 class Slice:
-    """A named run of entries of an observation or info vector: its length and what it holds."""
+    """A named run of entries of an observation or info vector.
+
+    Attributes:
+        size: how many entries.
+        doc: what they hold.
+        low: the least value of each in an observation; the space and the checks derive from it.
+        high: the greatest.
+    """
 
     size: Expr
     doc: str
+    low: float = -np.inf
+    high: float = np.inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a value has a limit on either side."""
+        return bool(np.isfinite([self.low, self.high]).any())
 
 
 @dataclass(frozen=True)
@@ -186,7 +200,8 @@ class GroupLayout:
     name: str
     agents: tuple[str, ...]
     start: int
-    obs_size: int
+    obs_low: tuple[float, ...]
+    obs_high: tuple[float, ...]
     info_size: int
     actions: Actions
     info_value: Callable[[Any], Any] | None
@@ -195,6 +210,16 @@ class GroupLayout:
     def count(self) -> int:
         """Number of agents."""
         return len(self.agents)
+
+    @property
+    def obs_size(self) -> int:
+        """Entries of one agent's observation."""
+        return len(self.obs_low)
+
+    def observation_space(self) -> spaces.Box:
+        """A new Gymnasium space, as one agent sees it; float32 ``(obs_size,)``."""
+        low, high = (np.array(side, np.float32) for side in (self.obs_low, self.obs_high))
+        return spaces.Box(low, high, dtype=np.float32)
 
     @property
     def action_size(self) -> int:
@@ -222,6 +247,8 @@ class EnvSpec:
         check: raises ValueError for parameter values that do not go together.
         reward: the reward in words.
         ends: when an episode terminates, in words.
+        timeout_wins: at the time limit an agent is truncated and never terminated, as in mpe2;
+            otherwise it may be both, as behind Gymnasium's TimeLimit.
         reference: package and version this follows, such as ``"mpe2 1.1.1"``.
         notes: differences from the reference and oddities kept from it.
         render: ``"module:function"`` that draws one environment, imported only when needed.
@@ -244,6 +271,7 @@ class EnvSpec:
     check: Callable[[Mapping[str, Value]], None] | None = None
     reward: str = ""
     ends: str = ""
+    timeout_wins: bool = True
     reference: str = ""
     notes: tuple[str, ...] = ()
     render: str | None = None
@@ -322,12 +350,14 @@ class EnvSpec:
             if count == 0:
                 continue
             infos = group.info if params.get("benchmark_data", True) else {}
+            parts = [(evaluate(s.size, scope), s) for s in group.observation.values()]
             layouts.append(
                 GroupLayout(
                     name=group.name,
                     agents=tuple(f"{group.name}_{i}" for i in range(count)),
                     start=start,
-                    obs_size=sum(evaluate(s.size, scope) for s in group.observation.values()),
+                    obs_low=tuple(part.low for size, part in parts for _ in range(size)),
+                    obs_high=tuple(part.high for size, part in parts for _ in range(size)),
                     info_size=sum(evaluate(s.size, scope) for s in infos.values()),
                     actions=group.actions[bool(params.get("continuous_actions", False))],
                     info_value=group.info_value,

@@ -184,7 +184,7 @@ class VectorEnv:
         )
         self.metadata: dict[str, Any] = {
             "name": self.spec.name,
-            "render_modes": ["human", "rgb_array"],
+            "render_modes": ["human", "rgb_array"] if self.spec.render else [],
             "render_fps": 10,
             "autoreset_mode": self.autoreset_mode,
         }
@@ -206,7 +206,7 @@ class VectorEnv:
         }
         return GroupBuffers(
             agents=group.agents,
-            observation_space=spaces.Box(-np.inf, np.inf, (group.obs_size,), np.float32),
+            observation_space=group.observation_space(),
             action_space=group.actions.space(),
             **arrays,
         )
@@ -255,8 +255,16 @@ class VectorEnv:
     @property
     def state_space(self) -> spaces.Box:
         """The space of one environment's row of :meth:`state`."""
-        size = sum(group.count * group.obs_size for group in self._program.groups)
-        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        low, high = (
+            np.concatenate(
+                [
+                    np.tile(np.array(getattr(g, side), np.float32), g.count)
+                    for g in self._program.groups
+                ]
+            )
+            for side in ("obs_low", "obs_high")
+        )
+        return spaces.Box(low, high, dtype=np.float32)
 
     def _layout(self, agent: str) -> GroupLayout:
         if agent not in self._group_of:
@@ -362,6 +370,7 @@ class VectorEnv:
             IndexError: there is no such environment.
             TypeError: the index is no int.
             ResetNeeded: no reset yet.
+            NotImplementedError: the environment has no picture.
             MissingDependency: pygame is not installed.
         """
         from gpu_zoo.render.screen import picture

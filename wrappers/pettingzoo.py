@@ -71,11 +71,8 @@ class Game:
         for group in self.vector._program.groups:
             arrays = self.vector.group[group.name]
             for i, agent in enumerate(group.agents):
-                low, high = np.float32(-np.inf), np.float32(np.inf)
                 # One space an agent: each can be seeded on its own.
-                self.observation_spaces[agent] = spaces.Box(
-                    low, high, (group.obs_size,), np.float32
-                )
+                self.observation_spaces[agent] = group.observation_space()
                 self.action_spaces[agent] = group.actions.space()
                 self._rows[agent] = arrays.observations[0, i]
                 self._layouts[agent] = group
@@ -256,7 +253,7 @@ class Face:
         # A dict of the instance's own: the original shares one between all classes.
         self.metadata: dict[str, Any] = {
             "name": spec.name,
-            "render_modes": ["human", "rgb_array"],
+            "render_modes": ["human", "rgb_array"] if spec.render else [],
             "is_parallelizable": True,
             "render_fps": 10,
         }

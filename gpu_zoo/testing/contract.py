@@ -229,10 +229,11 @@ class _Play:
                 f"truncations/{name}", truncated, truncated == limit, live,
                 f"true at max_cycles={env.params['max_cycles']} steps and nowhere else",
             )  # fmt: skip
-            self._require(
-                f"terminations/{name}", terminated, ~(terminated & limit), live,
-                "false where truncated",
-            )  # fmt: skip
+            if env.spec.timeout_wins:
+                self._require(
+                    f"terminations/{name}", terminated, ~(terminated & limit), live,
+                    "false where truncated",
+                )  # fmt: skip
             done &= (terminated | truncated).all(axis=1)
             # In the order of the steps and in their own precision, as the kernel adds.
             self.returns[name][live] += env._views[f"rewards/{name}"][live]

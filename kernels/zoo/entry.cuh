@@ -66,12 +66,12 @@ ZOO_FN void clear_outcome(Env& e) {
     }
 }
 
-// The time limit. At the limit an agent is truncated and not terminated, as in mpe2.
+// The time limit. At the limit an agent is truncated; may it be terminated too? The spec says.
 // Returns whether the whole environment's episode is over; every thread gets the same answer.
 ZOO_FN bool end_step(Env& e, int steps) {
     const bool timeout = steps >= e.p.max_cycles;
     for_each(i, N_AGENTS) {
-        if (timeout) e.outcome.terminated[i] = 0;
+        if (timeout && TIMEOUT_WINS) e.outcome.terminated[i] = 0;
         e.outcome.truncated[i] = timeout;
     }
     sync_env();

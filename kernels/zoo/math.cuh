@@ -286,11 +286,36 @@ template <class T> ZOO_FN T zoo_logaddexp0(T x) {
   return positive + zoo_log1p(zoo_exp(-zoo_abs(x)));
 }
 
+// x rounded to float32. Through memory, since g++ 12 forgets to round where it does two at once.
+ZOO_FN float zoo_single(float x) { return x; }
+ZOO_FN double zoo_single(double x) {
+  float single = (float)x;
+#if !ZOO_GPU
+  __asm__("" : "+m"(single));
+#endif
+  return single;
+}
+
+// x modulo y > 0, with y's sign.
+ZOO_FN float zoo_mod(float x, float y) { return x - y * zoo_floor(x / y); }
+// As above, exactly: fmod rounds nothing, on a GPU either. As Python's x % y.
+ZOO_FN double zoo_mod(double x, double y) {
+  double rest = fmod(x, y);
+  return rest < 0.0 ? rest + y : rest;
+}
+
+template <class T> ZOO_FN T zoo_square(T x) { return x * x; }
+
 #if ZOO_REFERENCE
   #if ZOO_GPU
     #define ZOO_REF(ours, libm) ours
   #else
     #define ZOO_REF(ours, libm) libm
+    // Of one number, NumPy's x ** 2 is the C library's pow(x, 2), now and then 1 ulp off x * x, into
+    // which a compiler that sees the 2 turns it.
+    static const volatile float zoo_two = 2;
+    ZOO_FN float zoo_pow2(float x) { return powf(x, zoo_two); }
+    ZOO_FN double zoo_pow2(double x) { return pow(x, zoo_two); }
   #endif
   typedef double real;
   ZOO_FN double ref_exp(double x) { return ZOO_REF(zoo_exp, exp)(x); }
@@ -299,6 +324,8 @@ template <class T> ZOO_FN T zoo_logaddexp0(T x) {
   ZOO_FN double ref_sin(double x) { return ZOO_REF(zoo_sin, sin)(x); }
   ZOO_FN double ref_cos(double x) { return ZOO_REF(zoo_cos, cos)(x); }
   ZOO_FN double ref_atan2(double y, double x) { return ZOO_REF(zoo_atan2, atan2)(y, x); }
+  ZOO_FN double ref_square(double x) { return ZOO_REF(zoo_square, zoo_pow2)(x); }
+  ZOO_FN float ref_square(float x) { return ZOO_REF(zoo_square, zoo_pow2)(x); }
   #define ZOO_REAL(name) ref_##name
 #else
   typedef float real;
@@ -310,6 +337,7 @@ ZOO_FN real real_log1p(real x) { return ZOO_REAL(log1p)(x); }
 ZOO_FN real real_sin(real x) { return ZOO_REAL(sin)(x); }
 ZOO_FN real real_cos(real x) { return ZOO_REAL(cos)(x); }
 ZOO_FN real real_atan2(real y, real x) { return ZOO_REAL(atan2)(y, x); }
+template <class T> ZOO_FN T real_square(T x) { return ZOO_REAL(square)(x); }
 ZOO_FN real real_logaddexp0(real x) {
   real positive = x > real(0) ? x : real(0);
   return positive + real_log1p(real_exp(-zoo_abs(x)));

@@ -14,14 +14,14 @@ PLAY = """
 import hashlib, sys
 import numpy as np
 import gpu_zoo
+from gpu_zoo.testing.play import put_actions, random_actions
 
 env = gpu_zoo.make_vec(sys.argv[1], 333, numerics=sys.argv[2])
 env.reset(seed=3)
-rng = np.random.default_rng(0)
+actions = random_actions(env, 60)
 digest = hashlib.sha256()
-for _ in range(60):
-    for group in env.group.values():
-        group.actions[...] = rng.integers(0, group.action_space.n, group.actions.shape)
+for step in range(60):
+    put_actions(env, actions, step)
     env.step()
     for name in sorted(env._views):
         digest.update(np.ascontiguousarray(env._views[name]).tobytes())

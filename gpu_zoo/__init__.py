@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_zoo.registry import list_ids, make, make_vec, register, spec
+from gpu_zoo.registry import list_ids, make, make_gym_vec, make_vec, register, spec
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 from gpu_zoo.version import __version__
@@ -13,6 +13,7 @@ __all__ = [
     "__version__",
     "list_ids",
     "make",
+    "make_gym_vec",
     "make_vec",
     "register",
     "spec",

@@ -182,6 +182,8 @@ def _open(
     values = parse_params(entry, given)
     if "render_mode" in values:
         raise UserError("--param render_mode: this command chooses it")
+    if entry.render is None:
+        raise UserError(f"{entry.id} cannot be drawn: its spec has no render function")
     if checkpoint is None:
         env = player.open_env(entry, render_mode, values, reference)
         return env, player.random_policy(env, seed)

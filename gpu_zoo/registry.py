@@ -6,14 +6,24 @@ import difflib
 import importlib
 import re
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import pettingzoo
+from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 
+if TYPE_CHECKING:
+    from gpu_zoo.wrappers.gymnasium import VectorView
+
 ENVIRONMENTS: dict[str, str | EnvSpec] = {
+    "classic/acrobot_v1": "gpu_zoo.classic.acrobot_v1:SPEC",
+    "classic/cartpole_v1": "gpu_zoo.classic.cartpole_v1:SPEC",
+    "classic/mountain_car_continuous_v0": "gpu_zoo.classic.mountain_car_continuous_v0:SPEC",
+    "classic/mountain_car_v0": "gpu_zoo.classic.mountain_car_v0:SPEC",
+    "classic/pendulum_v1": "gpu_zoo.classic.pendulum_v1:SPEC",
     "mpe/collect_treasure_v1": "gpu_zoo.mpe.collect_treasure_v1:SPEC",
     "mpe/simple_adversary_v3": "gpu_zoo.mpe.simple_adversary_v3:SPEC",
     "mpe/simple_crypto_v3": "gpu_zoo.mpe.simple_crypto_v3:SPEC",
@@ -26,6 +36,14 @@ ENVIRONMENTS: dict[str, str | EnvSpec] = {
     "mpe/simple_tag_v3": "gpu_zoo.mpe.simple_tag_v3:SPEC",
     "mpe/simple_v3": "gpu_zoo.mpe.simple_v3:SPEC",
     "mpe/simple_world_comm_v3": "gpu_zoo.mpe.simple_world_comm_v3:SPEC",
+}
+# Gymnasium's own names of environments that follow it. Its make_vec finds ours behind "gpu_zoo/".
+GYMNASIUM_NAMES = {
+    "classic/acrobot_v1": "Acrobot-v1",
+    "classic/cartpole_v1": "CartPole-v1",
+    "classic/mountain_car_continuous_v0": "MountainCarContinuous-v0",
+    "classic/mountain_car_v0": "MountainCar-v0",
+    "classic/pendulum_v1": "Pendulum-v1",
 }
 
 
@@ -94,6 +112,17 @@ def _tell_pettingzoo(env_id: str) -> None:
             pettingzoo.register("aec", alias, partial(_make_face, env_id, "env"))
 
 
+def _tell_gymnasium(env_id: str, name: str) -> None:
+    """Let ``gymnasium.make_vec`` find an environment, as ``gpu_zoo/<Gymnasium's name>``."""
+    alias = f"gpu_zoo/{name}"
+    if alias not in gymnasium.registry:
+        gymnasium.register(
+            alias,
+            vector_entry_point="gpu_zoo.registry:make_gym_vec",
+            kwargs={"env_id": env_id},
+        )
+
+
 def _make_face(env_id: str, face: str, **params: Any) -> Any:
     from gpu_zoo.wrappers.pettingzoo import drop_in
 
@@ -127,6 +156,44 @@ def make_vec(env_id: str, num_envs: int = 1, **kwargs: Any) -> VectorEnv:
     return VectorEnv(spec(env_id), num_envs, **kwargs)
 
 
+def make_gym_vec(
+    env_id: str,
+    num_envs: int = 1,
+    *,
+    copy: bool = True,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    max_episode_steps: int | None = None,
+    **kwargs: Any,
+) -> VectorView:
+    """Make a ``gymnasium.vector.VectorEnv`` of an environment that has one agent.
+
+    ``gymnasium.make_vec("gpu_zoo/CartPole-v1", num_envs=4096)`` makes the same.
+
+    Args:
+        env_id: such as ``"classic/cartpole_v1"``.
+        num_envs: number of environments.
+        copy: return fresh observation arrays, as Gymnasium does; False returns the kernel's memory.
+        autoreset_mode: as for :func:`make_vec`, but Gymnasium's default.
+        max_episode_steps: Gymnasium's name of ``max_cycles``, which goes before it.
+        **kwargs: as for :func:`make_vec`.
+
+    Returns:
+        A :class:`~gpu_zoo.wrappers.gymnasium.VectorView`.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: an unknown parameter, or one of the wrong type.
+        ValueError: a value out of range, or an environment with several agents.
+        MissingDependency: the device or array kind needs something that is not installed.
+    """
+    from gpu_zoo.wrappers.gymnasium import VectorView
+
+    if max_episode_steps is not None:
+        kwargs.setdefault("max_cycles", max_episode_steps)
+    batch = make_vec(env_id, num_envs, autoreset_mode=autoreset_mode, **kwargs)
+    return VectorView(batch, copy=copy)
+
+
 def make(env_id: str, **params: Any) -> Any:
     """Make one environment with PettingZoo's parallel API; see :mod:`gpu_zoo.wrappers.pettingzoo`.
 
@@ -144,3 +211,5 @@ def make(env_id: str, **params: Any) -> Any:
 
 for _env_id in ENVIRONMENTS:
     _tell_pettingzoo(_env_id)
+for _env_id, _name in GYMNASIUM_NAMES.items():
+    _tell_gymnasium(_env_id, _name)

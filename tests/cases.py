@@ -84,6 +84,60 @@ ONE_IN_PLACE = {"N": 1, "terminate_on_success": True}
 
 # fmt: off
 ROWS: dict[str, Row] = {
+    "classic/acrobot_v1": Row(
+        reference="Acrobot-v1", variants=({"max_cycles": 7},), built=(),
+        broken=(
+            ("(k1 + real(2) * k2 + real(2) * k3 + k4)", "(k1 + real(2) * (k2 + k3) + k4)"),
+            ("real(0.5) * real_square(speed1) * sine - phi2", "phi2"),
+            ("height > 1", "height >= real(1.01)"),
+            ("angle > PI ? angle - 2 * PI", "angle > PI ? angle - PI"),
+            ("s.fresh = 1;", "s.fresh = 0;"),
+            ("zoo_single(rng_uniform(rng, -START, START))", "rng_uniform(rng, -START, START)"),
+        ),
+    ),
+    "classic/cartpole_v1": Row(
+        reference="CartPole-v1",
+        variants=({"sutton_barto_reward": True}, {"max_cycles": 12}),
+        built=(),
+        broken=(
+            ("(s.theta_dot * s.theta_dot)", "s.theta_dot * s.theta_dot"),
+            ("real(4) / real(3)", "real(1.3333333333333335)"),
+            ("MAX_X = real(2.4)", "MAX_X = real(2.3)"),
+            ("? real(-1) : real(1)", "? real(-1) : real(0)"),
+        ),
+        ends_early=({},),
+    ),
+    "classic/mountain_car_continuous_v0": Row(
+        reference="MountainCarContinuous-v0",
+        variants=({"goal_velocity": 0.02}, {"max_cycles": 12}),
+        built=(),
+        broken=(
+            ("e.s.fresh = 1;", "e.s.fresh = 0;"),
+            ("T(throttle * (float)POWER - (float)pull)", "T(throttle * POWER - pull)"),
+            ("hits_wall ? T(0)", "hits_wall ? velocity"),
+            ("GOAL = 0.45", "GOAL = 0.46"),
+        ),
+    ),
+    "classic/mountain_car_v0": Row(
+        reference="MountainCar-v0",
+        variants=({"goal_velocity": 0.02}, {"max_cycles": 12}),
+        built=(),
+        broken=(
+            ("e.s.velocity + (real(e.action(0) - 1) * FORCE +",
+             "(e.s.velocity + real(e.action(0) - 1) * FORCE) + ("),
+            ("hits_wall ? real(0)", "hits_wall ? velocity"),
+            ("GOAL = real(0.5)", "GOAL = real(0.51)"),
+        ),
+    ),
+    "classic/pendulum_v1": Row(
+        reference="Pendulum-v1", variants=({"g": 9.81}, {"max_cycles": 12}), built=(),
+        broken=(
+            ("0.001f * real_square(torque)", "real(0.001) * torque * torque"),
+            ("2 * PI) - PI", "2 * PI) - real(3.1415926535897936)"),
+            ("s.cost = cost_of(s, torque);", "s.cost = cost_of(s, e.control(0, 0) / 2);"),
+            ("MAX_SPEED = 8", "MAX_SPEED = real(7.9)"),
+        ),
+    ),
     "mpe/collect_treasure_v1": Row(
         reference="mpe2.collect_treasure_v1",
         variants=(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import gpu_zoo
 from gpu_zoo.prelude import Program
+from gpu_zoo.registry import GYMNASIUM_NAMES
 from gpu_zoo.spec import Actions, EnvSpec, Group, Param, Value, ranges
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +105,18 @@ def kinds(actions: tuple[Actions, ...]) -> str:
 def usage(spec: EnvSpec) -> Iterator[str]:
     """How it is made, the two ways."""
     yield "```python"
+    if spec.id in GYMNASIUM_NAMES:
+        name = GYMNASIUM_NAMES[spec.id]
+        yield "import gymnasium"
+        yield ""
+        yield "import gpu_zoo"
+        yield ""
+        yield f'envs = gymnasium.make_vec("gpu_zoo/{name}", num_envs=4096)  # instead of "{name}"'
+        yield "observations, infos = envs.reset(seed=0)"
+        yield ""
+        yield f'envs = gpu_zoo.make_vec("{spec.id}", num_envs=4096)  # the same, by agent'
+        yield "```\n"
+        return
     yield f"from gpu_zoo.{spec.family} import {spec.name}  # stands in for the original's module"
     yield ""
     yield f"env = {spec.name}.parallel_env()"
@@ -123,11 +136,13 @@ def observation(spec: EnvSpec, group: Group, params: Mapping[str, Value]) -> Ite
     """The observation of one group: index ranges with default parameters, and formulas."""
     scope = spec.scope(params)
     parts = list(ranges(group.observation, scope))
-    rows = [
-        (f"`[{start}:{end}]`", f"`{part.size}`", name, part.doc) for name, part, start, end in parts
-    ]
+    bounded = any(part.bounded for part in group.observation.values())
+    rows = []
+    for name, part, start, end in parts:
+        limits = [f"{part.low:g} to {part.high:g}"] * bounded
+        rows.append((f"`[{start}:{end}]`", f"`{part.size}`", name, *limits, part.doc))
     yield f"`{group.name}`, float32 `({parts[-1][-1]},)` with default parameters:\n"
-    yield from table(("entries", "length", "name", "meaning"), rows)
+    yield from table(("entries", "length", "name", *["range"] * bounded, "meaning"), rows)
 
 
 def supported() -> Iterator[str]:
@@ -137,7 +152,8 @@ def supported() -> Iterator[str]:
         spec = gpu_zoo.spec(env_id)
         groups = spec.layout(spec.resolve({}))
         agents = " + ".join(f"{group.count} {group.name}" for group in groups)
-        kinds = "discrete, continuous" if len(spec.groups[0].actions) == 2 else "discrete"
+        spaces = spec.groups[0].actions
+        kinds = ", ".join("continuous" if actions.box else "discrete" for actions in spaces)
         rows.append((f"`{env_id}`", agents, kinds, spec.reference, spec.summary))
     yield from table(("id", "agents", "actions", "follows", ""), rows)
 

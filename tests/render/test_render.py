@@ -339,6 +339,15 @@ def test_pettingzoos_own_render_test(env_id: str, dummy_display: None) -> None:
         render_test(module.env)
 
 
+@pytest.mark.parametrize("env_id", [i for i in gpu_zoo.list_ids() if not gpu_zoo.spec(i).render])
+def test_no_picture(env_id: str) -> None:
+    env = gpu_zoo.make_vec(env_id)
+    env.reset(seed=0)
+    assert env.metadata["render_modes"] == []
+    with pytest.raises(NotImplementedError, match=f"{env_id} cannot be drawn"):
+        env.render()
+
+
 @pytest.mark.parametrize("env_id", MPE)
 def test_picture_of_a_batch(env_id: str) -> None:
     env = gpu_zoo.make_vec(env_id, num_envs=3)

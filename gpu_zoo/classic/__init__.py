@@ -1,0 +1,1 @@
+"""Specs of the classic control environments, after Gymnasium's."""

@@ -1,0 +1,154 @@
+"""Gymnasium's face of a batch: a ``gymnasium.vector.VectorEnv`` of environments with one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from gpu_zoo import vector
+
+
+class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """What Gymnasium's ``SyncVectorEnv`` over as many environments would be: no dicts by agent.
+
+    Observations and flags are the batch's. Rewards are float64, as in Gymnasium's own; in fast
+    numerics they are float32 numbers in a float64 array. Rewards and flags are fresh arrays with
+    every step. In SAME_STEP mode infos hold ``final_obs`` (an array of objects: each finished
+    episode's last observation, else None), ``final_info`` and their masks, if an episode ended.
+
+    With CuPy or torch arrays nothing waits for the device: rewards have the batch's own type, with
+    ``copy=False`` rewards and flags are its memory too, and in SAME_STEP mode ``final_obs`` is
+    always there, the batch's whole array, to be read where ``_final_obs`` is true.
+
+    Args:
+        batch: the environments; made by :func:`gpu_zoo.make_vec`.
+        copy: whether observations are fresh arrays. If not they are the kernel's memory, which the
+            next step changes.
+
+    Attributes:
+        batch: the same; for ``get_state``, ``set_param`` and its arrays.
+        num_envs: number of environments.
+        single_observation_space: of one environment.
+        single_action_space: of one environment.
+        observation_space: of all, ``num_envs`` in front.
+        action_space: of all, ``num_envs`` in front.
+        metadata: holds ``autoreset_mode`` as Gymnasium's ``AutoresetMode``.
+        spec: Gymnasium's, if ``gymnasium.make_vec`` made it.
+        closed: whether it was closed.
+
+    Raises:
+        ValueError: there is not exactly one agent.
+    """
+
+    def __init__(self, batch: vector.VectorEnv, *, copy: bool = True) -> None:
+        if len(batch.agents) != 1:
+            raise ValueError(
+                f"{batch.spec.id} has {len(batch.agents)} agents, expected one; "
+                "make_vec gives an environment with dicts by agent"
+            )
+        (self._agent,) = batch.agents
+        self.batch = batch
+        self.copy = copy
+        self.num_envs = batch.num_envs
+        self.metadata = dict(batch.metadata)
+        self.render_mode = None
+        self.single_observation_space = batch.single_observation_space(self._agent)
+        self.single_action_space = batch.single_action_space(self._agent)
+        self.observation_space = batch.observation_space(self._agent)
+        self.action_space = batch.action_space(self._agent)
+        self._same_step = batch.autoreset_mode == AutoresetMode.SAME_STEP
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start a new episode in every environment, or in those of ``options["reset_mask"]``.
+
+        Args:
+            seed: environment i is seeded with ``seed + i``, or with ``seed[i]``; None goes on.
+            options: ``{"reset_mask": bool array (num_envs,)}``.
+
+        Returns:
+            Observations, float32 ``(num_envs, n)``, and an empty dict.
+
+        Raises:
+            InvalidSeed: a seed out of range, or not one for each environment.
+            ValueError: a mask of the wrong shape or dtype, or without a true entry; an unknown
+                option.
+        """
+        observations, _ = self.batch.reset(seed=seed, options=options)
+        return self._kept(observations[self._agent]), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Advance every environment by one step.
+
+        Args:
+            actions: integers ``(num_envs,)``, or floats ``(num_envs, size)``, which are rounded to
+                float32.
+
+        Returns:
+            Observations float32 ``(num_envs, n)``; rewards, terminations and truncations
+            ``(num_envs,)``; infos.
+
+        Raises:
+            ResetNeeded: no reset yet, or a finished environment in DISABLED mode.
+            InvalidAction: an action of the wrong shape, dtype, device or value; nothing moved.
+        """
+        results = self.batch.step({self._agent: self._as_actions(actions)})
+        observations, *others = (part[self._agent] for part in results[:4])
+        rewards, terminations, truncations = others
+        if isinstance(rewards, np.ndarray):
+            rewards = np.array(rewards, np.float64)
+            terminations, truncations = terminations.copy(), truncations.copy()
+        else:
+            rewards, terminations, truncations = map(self._kept, others)
+        infos = self._final(results[4]) if self._same_step else {}
+        return self._kept(observations), rewards, terminations, truncations, infos
+
+    def render(self) -> tuple[Any, ...]:
+        """A picture of each environment: uint8 ``(height, width, 3)``.
+
+        Raises:
+            NotImplementedError: the environment has no picture.
+        """
+        return tuple(self.batch.render(index) for index in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Release the batch; ``close()`` calls this once."""
+        self.batch.close()
+
+    def _kept(self, array: Any) -> Any:
+        return vector._copied(array) if self.copy else array
+
+    def _as_actions(self, actions: Any) -> Any:
+        if hasattr(actions, "device") and not isinstance(actions, np.ndarray):
+            return actions  # CuPy's or torch's
+        array = np.asarray(actions)
+        is_box = isinstance(self.single_action_space, spaces.Box)
+        return (
+            array.astype(np.float32, copy=False) if is_box and array.dtype.kind in "fi" else array
+        )
+
+    def _final(self, infos: Mapping[str, Any]) -> dict[str, Any]:
+        """What SyncVectorEnv's infos say of the episodes that just ended."""
+        last, ended = infos["final_obs"][self._agent], infos["_final_obs"]
+        if isinstance(ended, np.ndarray):
+            if not ended.any():
+                return {}
+            rows = np.full(self.num_envs, None, dtype=object)
+            for index, row in zip(np.flatnonzero(ended), last[ended], strict=True):
+                rows[index] = row
+            last, ended = rows, ended.copy()
+        return {
+            "final_obs": last,
+            "_final_obs": ended,
+            "final_info": {},
+            "_final_info": vector._copied(ended),
+        }

@@ -89,7 +89,7 @@ ROWS: dict[str, Row] = {
         broken=(
             ("(k1 + real(2) * k2 + real(2) * k3 + k4)", "(k1 + real(2) * (k2 + k3) + k4)"),
             ("real(0.5) * real_square(speed1) * sine - phi2", "phi2"),
-            ("height > 1", "height >= real(1.01)"),
+            ("height > 1", "height > real(1.2)"),
             ("angle > PI ? angle - 2 * PI", "angle > PI ? angle - PI"),
             ("s.fresh = 1;", "s.fresh = 0;"),
             ("zoo_single(rng_uniform(rng, -START, START))", "rng_uniform(rng, -START, START)"),
@@ -100,7 +100,7 @@ ROWS: dict[str, Row] = {
         variants=({"sutton_barto_reward": True}, {"max_cycles": 12}),
         built=(),
         broken=(
-            ("(s.theta_dot * s.theta_dot)", "s.theta_dot * s.theta_dot"),
+            ("POLE_MOMENT * theta_acc * cosine", "POLE_MOMENT * (theta_acc * cosine)"),
             ("real(4) / real(3)", "real(1.3333333333333335)"),
             ("MAX_X = real(2.4)", "MAX_X = real(2.3)"),
             ("? real(-1) : real(1)", "? real(-1) : real(0)"),

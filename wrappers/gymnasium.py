@@ -143,8 +143,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             if not ended.any():
                 return {}
             rows = np.full(self.num_envs, None, dtype=object)
-            for index, row in zip(np.flatnonzero(ended), last[ended], strict=True):
-                rows[index] = row
+            rows[ended] = np.fromiter(last[ended], dtype=object)
             last, ended = rows, ended.copy()
         return {
             "final_obs": last,

@@ -11,7 +11,7 @@ from gpu_zoo.testing import check_contract
 @over(DEFAULTS)
 @pytest.mark.parametrize("numerics", ["fast", "reference"])
 def test_a_long_play_keeps_the_contract(case: Case, numerics: str) -> None:
-    covered = check_contract(case.spec, case.params, numerics=numerics)
+    covered = check_contract(case.spec, case.params, numerics=numerics, steps=600)
     assert covered.episodes > 1000
 
 

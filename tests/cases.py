@@ -81,6 +81,13 @@ OTHER_KIND = {"continuous_actions": True, "benchmark_data": True}
 # More than 6 agents are matched to their targets by other code, and more than 8 take a block.
 NINE_IN_PLACE = {**OTHER_KIND, "N": 9, "terminate_on_success": True}
 ONE_IN_PLACE = {"N": 1, "terminate_on_success": True}
+IN_PLACE = (
+    ONE_IN_PLACE,
+    {"N": 3, "continuous_actions": True, "max_cycles": 9},
+    {"N": 7},
+    {"benchmark_data": True, "terminate_on_success": True},
+    NINE_IN_PLACE,
+)
 
 # fmt: off
 ROWS: dict[str, Row] = {
@@ -232,13 +239,7 @@ ROWS: dict[str, Row] = {
     ),
     "mpe/simple_formation_v1": Row(
         reference="mpe2.simple_formation_v1",
-        variants=(
-            ONE_IN_PLACE,
-            {"N": 3, "continuous_actions": True, "max_cycles": 9},
-            {"N": 7},
-            {"benchmark_data": True, "terminate_on_success": True},
-            NINE_IN_PLACE,
-        ),
+        variants=IN_PLACE,
         built=(NINE_IN_PLACE,),
         broken=(
             ("scatter_landmarks(e, R(0.5))", "scatter_landmarks(e, 1)"),
@@ -250,13 +251,7 @@ ROWS: dict[str, Row] = {
     ),
     "mpe/simple_line_v1": Row(
         reference="mpe2.simple_line_v1",
-        variants=(
-            ONE_IN_PLACE,
-            {"N": 3, "continuous_actions": True, "max_cycles": 9},
-            {"N": 7},
-            {"benchmark_data": True, "terminate_on_success": True},
-            NINE_IN_PLACE,
-        ),
+        variants=IN_PLACE,
         built=(NINE_IN_PLACE,),
         broken=(
             ("scatter_landmarks(e, R(0.25), 0, 1)", "scatter_landmarks(e, R(0.26), 0, 1)"),

@@ -9,10 +9,9 @@
 //   env_observe  agent i       [vel | pos | obstacles | other agents | velocities of good agents]
 #include "zoo/zoo.cuh"
 #include "mpe/world.cuh"
+#include "mpe/chase.cuh"
 
 constexpr int FULL_SPEED_STAGE = 2;
-
-ZOO_FN bool is_adversary(int i) { return i < num_adversaries; }
 
 // What the curriculum stage of the last reset leaves of a good agent's speed.
 ZOO_FN real pace(const Env& e, int i) {
@@ -34,12 +33,7 @@ ZOO_FN void env_step(Env& e) {
 
 ZOO_FN void env_score(Env& e) {
     const State& s = e.s;
-    for_each(i, N_AGENTS) {
-        int hits = 0;
-        ZOO_UNROLL for (int a = 0; a < num_adversaries; ++a)
-            if (!is_adversary(i) && agents_touch(s, a, i)) hits += 1;
-        e.t.hits[i] = hits;
-    }
+    count_hits(e);
     sync_env();
 
     for_each(i, N_AGENTS) {
@@ -78,15 +72,5 @@ ZOO_FN void env_observe(const Env& e, int i, Row o) {
     o = write_others(o, e.s, i, num_agent_neighbors);
     write_velocities(o, e.s, i);
 }
-
-#if ZOO_INFO
-// mpe2's benchmark data: how many good agents an adversary touches; 0 for good agents.
-ZOO_FN void env_info(const Env& e, int i, real* info) {
-    int touches = 0;
-    ZOO_UNROLL for (int g = num_adversaries; g < N_AGENTS; ++g)
-        if (is_adversary(i) && agents_touch(e.s, g, i)) touches += 1;
-    info[0] = R(touches);
-}
-#endif
 
 #include "zoo/entry.cuh"

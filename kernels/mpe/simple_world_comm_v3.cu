@@ -12,12 +12,11 @@
 //                              forests before the velocities and do not hear the leader
 #include "zoo/zoo.cuh"
 #include "mpe/world.cuh"
+#include "mpe/chase.cuh"
 
 constexpr int LEADER = 0;
 constexpr int FOOD = num_obstacles;  // the first landmark that is food
 constexpr int FORESTS = num_obstacles + num_food;
-
-ZOO_FN bool is_adversary(int i) { return i < num_adversaries; }
 
 ZOO_FN void env_reset(Env& e) {
     if (!is_first_thread()) return;
@@ -54,12 +53,7 @@ ZOO_FN real good_reward(const Env& e, int i) {
 }
 
 ZOO_FN void env_score(Env& e) {
-    for_each(i, N_AGENTS) {
-        int hits = 0;
-        ZOO_UNROLL for (int a = 0; a < num_adversaries; ++a)
-            if (!is_adversary(i) && agents_touch(e.s, a, i)) hits += 1;
-        e.t.hits[i] = hits;
-    }
+    count_hits(e);
     sync_env();
 
     for_each(i, N_AGENTS)
@@ -109,15 +103,5 @@ ZOO_FN void env_observe(const Env& e, int i, Row o) {
         write_seen_velocities(o, e.s, i);
     }
 }
-
-#if ZOO_INFO
-// mpe2's benchmark data: how many good agents an adversary touches; 0 for good agents.
-ZOO_FN void env_info(const Env& e, int i, real* info) {
-    int touches = 0;
-    ZOO_UNROLL for (int g = num_adversaries; g < N_AGENTS; ++g)
-        if (is_adversary(i) && agents_touch(e.s, g, i)) touches += 1;
-    info[0] = R(touches);
-}
-#endif
 
 #include "zoo/entry.cuh"

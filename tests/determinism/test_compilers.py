@@ -35,7 +35,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @over(DEFAULTS)
-@pytest.mark.parametrize("numerics", ["fast", "reference"])
+@pytest.mark.parametrize("numerics", ["fast", pytest.param("reference", marks=pytest.mark.slow)])
 def test_clang_and_the_host_compiler_agree(case: Case, numerics: str, caches: Path) -> None:
     pytest.importorskip("ziglang", reason="the second compiler: pip install ziglang")
     digests = {}

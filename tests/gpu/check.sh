@@ -74,7 +74,7 @@ sys.exit(why_no_cuda() or 0)' || return 2
     "$python" -m pytest -q -m gpu --collect-only "$tests" >/dev/null 2>&1 || tests="$tests/gpu"
     "$python" -m pytest -v -m gpu "$tests" --durations=10 --junitxml="$out/gpu.xml" || status=1
     "$python" -c 'import sys; from gpu_zoo.cli import main; sys.exit(main())' \
-        bench mpe/simple_spread_v3 --device cuda --json "$out/bench.json" || status=1
+        bench --family mpe --seconds 0.5 --device cuda --json "$out/bench.json" || status=1
     return "$status"
 }
 

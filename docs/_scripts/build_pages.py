@@ -111,10 +111,12 @@ def usage(spec: EnvSpec) -> Iterator[str]:
         yield ""
         yield "import gpu_zoo"
         yield ""
-        yield f'envs = gymnasium.make_vec("gpu_zoo/{name}", num_envs=4096)  # instead of "{name}"'
+        yield f'# instead of "{name}"'
+        yield f'envs = gymnasium.make_vec("gpu_zoo/{name}", num_envs=4096)'
         yield "observations, infos = envs.reset(seed=0)"
         yield ""
-        yield f'envs = gpu_zoo.make_vec("{spec.id}", num_envs=4096)  # the same, by agent'
+        yield "# the same, by agent"
+        yield f'envs = gpu_zoo.make_vec("{spec.id}", num_envs=4096)'
         yield "```\n"
         return
     yield f"from gpu_zoo.{spec.family} import {spec.name}  # stands in for the original's module"

@@ -321,7 +321,7 @@ def bench(
     Args:
         env_id: environment, such as simple_spread_v3; none with --family.
         family: measure all environments of a family, such as mpe, and print one table of them.
-        peers: also time mpe2, JaxMARL and VMAS, where they are installed.
+        peers: also time mpe2, JaxMARL, VMAS and Gymnasium, where they are installed.
         num_envs: batch sizes; 1, 64, 1024, 4096, 16384 and 65536, of a family fewer.
         seconds: how long a round lasts, about.
         device: auto, cpu, cuda or cuda:<index>.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpu_zoo.bench.timing import Contender
-from gpu_zoo.registry import spec
+from gpu_zoo.registry import GYMNASIUM_NAMES, spec
 
 BATCHES = 8  # pre-drawn batches of random actions, used in a cycle
 EPISODE = 25  # steps after which VMAS, which has no autoreset, is reset
@@ -29,6 +29,8 @@ def peer_names(env_id: str) -> dict[str, str]:
     if entry.name in IN_JAXMARL_AND_VMAS:
         names["jaxmarl"] = f"MPE_{entry.name}"
         names["vmas"] = entry.name[:-3]
+    if env_id in GYMNASIUM_NAMES:
+        names["gymnasium"] = GYMNASIUM_NAMES[env_id]
     return names
 
 
@@ -184,5 +186,24 @@ def _vmas(name: str, num_envs: int, device: str) -> Contender:
     return Contender("VMAS", method, num_envs, len(spaces), EPISODE, run)
 
 
+def _gymnasium(name: str, num_envs: int, device: str) -> Contender:
+    env = importlib.import_module("gymnasium").make_vec(name, num_envs=num_envs)
+    env.reset(seed=0)
+    script = [_draw(env.single_action_space, (num_envs,), t) for t in range(BATCHES)]
+
+    def run(quanta: int) -> None:
+        for _ in range(quanta):
+            for actions in script:
+                env.step(actions)
+
+    method = (
+        "gymnasium.make_vec in its default mode: its own NumPy environment if there is one, else "
+        "one environment after the other in this process; autoreset in the next step"
+    )
+    return Contender("Gymnasium", method, num_envs, 1, BATCHES, run, env.close)
+
+
 Builder = Callable[[str, int, str], Contender]
-PEERS: dict[str, Builder] = {"mpe2": _mpe2, "jaxmarl": _jaxmarl, "vmas": _vmas}
+PEERS: dict[str, Builder] = {
+    "mpe2": _mpe2, "jaxmarl": _jaxmarl, "vmas": _vmas, "gymnasium": _gymnasium,
+}  # fmt: skip

@@ -60,7 +60,7 @@ def bench(
 
     Args:
         env_id: The environment, for example mpe/simple_spread_v3.
-        peers: Also time mpe2, JaxMARL and VMAS, in turns with gpu_zoo, where they are installed.
+        peers: Also time mpe2, JaxMARL, VMAS and Gymnasium, in turns with gpu_zoo, if installed.
         num_envs: The batch sizes to measure.
         seconds: How long a round lasts, about; every row has at least three rounds.
         device: Where gpu_zoo runs: auto, cpu or cuda. Peers that can, follow.
@@ -86,7 +86,7 @@ def bench_family(
 
     Args:
         family: The ids' first part, for example mpe.
-        peers: Also time mpe2, JaxMARL and VMAS, in turns with gpu_zoo, where they are installed.
+        peers: Also time mpe2, JaxMARL, VMAS and Gymnasium, in turns with gpu_zoo, if installed.
         num_envs: The batch sizes to measure.
         seconds: How long a round lasts, about; every row has at least three rounds.
         device: Where gpu_zoo runs: auto, cpu or cuda. Peers that can, follow.

@@ -18,6 +18,7 @@ PACKAGES = (
     "gpu-zoo", "gpu_zoo", "numpy", "gymnasium", "pettingzoo", "mpe2", "jax", "jaxlib", "jaxmarl",
     "torch", "vmas", "cupy-cuda12x", "cupy-cuda13x",
 )  # fmt: skip
+RIVALS = ("mpe2", "JaxMARL", "VMAS", "Gymnasium")
 Report = dict[str, Any]
 
 
@@ -158,9 +159,9 @@ def print_family(reports: list[Report]) -> None:
     table.add_column("", no_wrap=True)
     rivals = [
         ("gpu_zoo drop-in", "mpe2", 1),
-        *(("gpu_zoo", who, 4096) for who in ("mpe2", "JaxMARL", "VMAS")),
+        *(("gpu_zoo", who, 4096) for who in RIVALS),
     ]
-    for column in [f"{n:,}" for n in sizes] + ["drop-in/mpe2", "x mpe2", "x JaxMARL", "x VMAS"]:
+    for column in [f"{n:,}" for n in sizes] + ["drop-in/mpe2", *(f"x {who}" for who in RIVALS)]:
         table.add_column(column, justify="right", no_wrap=True)
     for report in reports:
         rates = {

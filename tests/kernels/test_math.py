@@ -28,6 +28,24 @@ ATAN2_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
         ("atan2_real", "real", "real_atan2"),
     )
 )
+ROUNDED_SOURCE = f"""
+#include "zoo/math.cuh"
+extern "C" void single(const double* x, double* y, long n) {{
+  for (long i = 0; i < n; i += 2) for (int k = 0; k < 2; k++) y[i + k] = zoo_single(x[i + k]);
+}}
+extern "C" void mod(const double* x, double* y, long n) {{
+  for (long i = 0; i < n; i++) y[i] = zoo_mod(x[i], {2 * math.pi!r});
+}}
+extern "C" void mod_float(const float* x, float* y, long n) {{
+  for (long i = 0; i < n; i++) y[i] = zoo_mod(x[i], 6.2831855f);
+}}
+extern "C" void square(const double* x, double* y, long n) {{
+  for (long i = 0; i < n; i++) y[i] = real_square(x[i]);
+}}
+extern "C" void square_float(const float* x, float* y, long n) {{
+  for (long i = 0; i < n; i++) y[i] = real_square(x[i]);
+}}
+"""
 REAL_NAMES = ("exp", "log", "log1p", "sin", "cos", "logaddexp0")
 REAL_SOURCE = '#include "zoo/math.cuh"\n' + "".join(
     f'extern "C" void {name}_real(const real* x, real* y, long n) '
@@ -317,3 +335,35 @@ def test_real_is_the_c_library_in_a_reference_build() -> None:
         assert apply(library, f"{name}_real", x).tolist() == want
     x = np.concatenate([x, -x, [0.0, -0.0, 1e3, -1e3, INF, -INF]])
     assert apply(library, "logaddexp0_real", x).tolist() == np.logaddexp(0, x).tolist()
+
+
+# What NumPy's and Python's scalars do ---------------------------------------------------------
+
+
+def rounded(name: str, x: Array, *flags: str) -> Array:
+    return apply(build(ROUNDED_SOURCE, *(flags or FAST), "-DZOO_REFERENCE=1"), name, x)
+
+
+@pytest.mark.parametrize("flags", [FAST, PLAIN], ids=["fast", "plain"])
+def test_single_rounds_two_at_once(flags: tuple[str, ...]) -> None:
+    """g++ 12 drops (double)(float)x here."""
+    x = np.random.default_rng(0).normal(size=1000)
+    assert np.array_equal(rounded("single", x, *flags), x.astype(np.float32).astype(np.float64))
+
+
+def test_mod_is_pythons() -> None:
+    x = np.concatenate([np.random.default_rng(0).uniform(-100, 100, 10_000), [0.0, 2 * math.pi]])
+    assert rounded("mod", x).tolist() == [value % (2 * math.pi) for value in x.tolist()]
+    single = rounded("mod_float", x.astype(np.float32))
+    error = np.abs(single - x % (2 * math.pi))
+    assert np.minimum(error, 2 * math.pi - error).max() < 2e-5
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_square_is_numpys(kind: type[np.floating]) -> None:
+    """Of one number; of an array NumPy's x ** 2 is x * x, and so is ours in fast numerics."""
+    x = np.random.default_rng(0).normal(size=20_000).astype(kind)
+    name = "square" if kind is np.float64 else "square_float"
+    assert rounded(name, x).tolist() == [value**2 for value in x]
+    fast = apply(build(ROUNDED_SOURCE, *FAST), name, x)
+    assert np.array_equal(fast, x * x)

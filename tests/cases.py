@@ -36,7 +36,7 @@ class Row:
     """What is tested of an environment.
 
     Attributes:
-        reference: the module this environment follows; the oracle tests import it.
+        reference: the module this environment follows, or Gymnasium's id.
         variants: parameters to test beside the defaults.
         built: those of them that are also built in all ways (reversed, threads, sanitizers, GPU),
             which takes a compilation each. Together they should reach every branch of the kernel.

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from gpu_zoo.spec import EnvSpec, Expr, Field, Numerics, Value, evaluate
 
+LANE_THREADS = 128  # a GPU's block has in the lane shape
 MAX_LANE_AGENTS = 8  # with more, the unrolled loops take GPU compilers minutes
 C_TYPE = {
     "f4": "float",
@@ -221,6 +222,7 @@ class Program:
         yield f"constexpr int N_AGENTS = {self.num_agents};"
         yield f"constexpr int N_GROUPS = {len(self.groups)};"
         yield f"constexpr int TILE = {self.tile};"
+        yield f"constexpr int LANE_THREADS = {LANE_THREADS};"
         actions = sum(group.count * max(1, group.action_size) for group in self.groups)
         yield f"constexpr int N_ACTIONS = {actions};  // entries, of all agents together"
         yield f"constexpr bool TIMEOUT_WINS = {str(self.spec.timeout_wins).lower()};"

@@ -107,8 +107,8 @@ class VectorEnv:
     ) -> None:
         if not isinstance(num_envs, (int, np.integer)) or isinstance(num_envs, bool):
             raise TypeError(f"num_envs={num_envs!r}: expected an int")
-        if not 1 <= num_envs < 2**31:
-            raise ValueError(f"num_envs={num_envs}: expected at least 1, below 2**31")
+        if not 1 <= num_envs <= 2**30:  # loops over environments go a stride further, in an int
+            raise ValueError(f"num_envs={num_envs}: expected at least 1, at most 2**30")
         if not isinstance(spec, EnvSpec):
             raise TypeError(f"spec={spec!r}: {type(spec).__name__}, expected an EnvSpec")
         if shape not in (None, "lane", "block"):

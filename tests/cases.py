@@ -190,7 +190,7 @@ ROWS: dict[str, Row] = {
         reference="mpe2.simple_push_v3", variants=(OTHER_KIND, {"max_cycles": 3}), built=(),
         broken=(
             ("s.goal + 1, 0.75f", "s.goal, 0.75f"),
-            ("goal_distance(e.s, GOOD) - goal", "-goal"),
+            ("goal_distance(s, GOOD, s.goal) - goal", "-goal"),
         ),
     ),
     "mpe/simple_reference_v3": Row(
@@ -248,6 +248,7 @@ ROWS: dict[str, Row] = {
             ("RADIUS * real_sin(angle)", "RADIUS * real_sin(angle + R(1e-12))"),
         ),
         ends_early=(ONE_IN_PLACE,),
+        large=({"N": 6}, {"N": 8}),
     ),
     "mpe/simple_line_v1": Row(
         reference="mpe2.simple_line_v1",
@@ -260,6 +261,7 @@ ROWS: dict[str, Row] = {
             ("&& zoo_abs(to[1]) < 1", ""),
         ),
         ends_early=(ONE_IN_PLACE,),
+        large=({"N": 6}, {"N": 8}),
     ),
     "mpe/simple_spread_v3": Row(
         reference="mpe2.simple_spread_v3",

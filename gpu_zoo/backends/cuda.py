@@ -17,9 +17,8 @@ from gpu_zoo import compile as compiler
 from gpu_zoo import nvrtc
 from gpu_zoo.backends import Operation
 from gpu_zoo.errors import MissingDependency
-from gpu_zoo.prelude import Program
+from gpu_zoo.prelude import LANE_THREADS, Program
 
-LANE_THREADS = 128  # the kernels' __launch_bounds__
 MAX_BLOCK_THREADS = 256
 INSTALL = "pip install 'gpu-zoo[cuda13]' (or 'gpu-zoo[cuda12]' for CUDA 12)"
 

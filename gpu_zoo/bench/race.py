@@ -16,7 +16,7 @@ from gpu_zoo.registry import list_ids
 ROUNDS = 3  # turns a pair of contenders takes
 SIZES = (1, 64, 1024, 4096, 16384, 65536)
 FAMILY_SIZES = (1, 64, 4096, 65536)
-FAMILY_PEERS_AT = (1, 4096)
+PEERS_AT = 4096
 
 
 def _start(build: Builder, name: str, num_envs: int, device: str, seconds: float) -> Contender:
@@ -84,6 +84,8 @@ def bench_family(
 ) -> None:
     """Measure every environment of a family, peers at 1 and 4,096 environments; one table of all.
 
+    Where 4,096 is not among the batch sizes, peers are timed at the largest one.
+
     Args:
         family: The ids' first part, for example mpe.
         peers: Also time mpe2, JaxMARL, VMAS and Gymnasium, in turns with gpu_zoo, if installed.
@@ -94,15 +96,16 @@ def bench_family(
     """
     importlib.import_module("rich")
     reports: list[Report] = []
+    beside = PEERS_AT if PEERS_AT in num_envs else max(num_envs)
     for env_id in list_ids():
         if env_id.split("/")[0] == family:
-            at = FAMILY_PEERS_AT if peers else ()
+            at = (1, beside) if peers else ()
             rows, report = _measure(env_id, num_envs, at, seconds, device)
             reports.append(report)
             print_report(rows, report)
             if json is not None:  # after each, so that a run cut short has left what it found
                 write_json(json, reports)
-    print_family(reports)
+    print_family(reports, beside)
 
 
 def _measure(

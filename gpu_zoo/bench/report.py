@@ -145,21 +145,23 @@ def write_json(path: Path, report: Report | list[Report]) -> None:
     os.replace(unfinished, path)
 
 
-def print_family(reports: list[Report]) -> None:
-    """One line an environment: our rates, then how many times each peer's rate they are."""
+def print_family(reports: list[Report], beside: int) -> None:
+    """One line an environment: our rates, then how many times each peer's rate they are.
+
+    Args:
+        reports: one an environment.
+        beside: the batch size at which peers were timed.
+    """
     table_class: Any = importlib.import_module("rich.table").Table
     console_class: Any = importlib.import_module("rich.console").Console
     box = importlib.import_module("rich.box").SIMPLE_HEAD
     sizes = sorted({r["num_envs"] for report in reports for r in report["rows"]})
-    table = table_class(
-        title="env-steps/s by environments, and times the rate of peers: drop-in, then at 4,096",
-        box=box,
-        padding=0,
-    )
+    title = f"env-steps/s by batch size, and times the rate of peers: drop-in, then at {beside:,}"
+    table = table_class(title=title, box=box, padding=0)
     table.add_column("", no_wrap=True)
     rivals = [
         ("gpu_zoo drop-in", "mpe2", 1),
-        *(("gpu_zoo", who, 4096) for who in RIVALS),
+        *(("gpu_zoo", who, beside) for who in RIVALS),
     ]
     for column in [f"{n:,}" for n in sizes] + ["drop-in/mpe2", *(f"x {who}" for who in RIVALS)]:
         table.add_column(column, justify="right", no_wrap=True)
@@ -173,7 +175,7 @@ def print_family(reports: list[Report]) -> None:
     console_class(width=max(console_class().width, 120), highlight=False).print(table)
 
 
-def _ratio(report: Report, ours: str, peer: str, num_envs: int) -> str:
-    beside = f"{ours} at {num_envs}"
+def _ratio(report: Report, who: str, peer: str, num_envs: int) -> str:
+    beside = f"{who} at {num_envs}"
     found = [r["ratios"] for r in report["rows"] if r["who"] == peer and r["beside"] == beside]
     return _short(median(found[0])) if found else "-"

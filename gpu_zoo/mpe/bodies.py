@@ -31,8 +31,8 @@ class View:
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(getattr(type(self), name, None), "fset", None) is None:
             raise AttributeError(
-                f"{self.label}.{name} cannot be written; a body's state.p_pos and state.p_vel "
-                "and a speaker's state.c can"
+                f"{self.label}.{name} cannot be written; a body's state.p_pos, an agent's "
+                "state.p_vel and a speaker's state.c can"
             )
         object.__setattr__(self, name, value)
 

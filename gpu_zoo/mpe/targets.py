@@ -10,7 +10,7 @@ PARAMS = {
     **mpe.COMMON,
     "terminate_on_success": mpe.ON_SUCCESS,
 }
-# Agents for whom the targets are matched in memory: none where registers will do.
+# Agents for whom the targets are matched in memory: none up to MAX_SETS_OF of mpe/assign.cuh.
 CONSTANTS = {"N_ROOM": "N if N > 6 else 0"}
 SCRATCH = {
     "shared": Field("real", (), "everybody's reward"),

@@ -33,7 +33,7 @@ SEED = 11
 STEP_BUFFERS = ("rewards/", "terminations/", "truncations/", "infos/", "last_", "done")
 EPISODE_BUFFERS = ("observations/", "steps", "episode_returns/", "rng", "state/")
 ZERO_AFTER_RESET = (
-    "rewards/", "terminations/", "truncations/", "episode_returns/", "steps", "done",
+    "rewards/", "terminations/", "truncations/", "infos/", "episode_returns/", "steps", "done",
 )  # fmt: skip
 
 

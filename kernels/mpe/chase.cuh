@@ -1,8 +1,10 @@
 // mpe/chase.cuh: what simple_tag and simple_world_comm share: adversaries, numbered first, that chase
 // good agents.
 //
-// Scratch needs  hits[N_AGENTS]
+// Constants  num_adversaries
+// Scratch    hits[N_AGENTS]
 #pragma once
+#include "mpe/world.cuh"
 
 ZOO_FN bool is_adversary(int i) { return i < num_adversaries; }
 

@@ -84,8 +84,7 @@ ZOO_FN void env_step(Env& e) {
     s.gain = R(5 * gains);
 }
 
-// The least of `n` distances, `FAR` if there is none.
-constexpr real FAR = 1e30f;
+constexpr real FAR = 1e30f;  // instead of a distance where there is nothing
 
 ZOO_FN real nearest_treasure(const State& s, int i) {
     real nearest = FAR;
@@ -153,11 +152,25 @@ ZOO_FN Row write_agents_by_distance(Row o, const State& s, int i) {
     return o + WIDTH * (N_AGENTS - 1);
 }
 
-// Those that are away leave zeros at the end: AWAY is farther than any treasure can be.
+// What treasures are sorted by: those that are away come last, and leave zeros.
+ZOO_FN real treasure_distance(const State& s, int i, int l) {
+    return s.alive[l] ? distance(s.landmark[l], s.pos[i]) : R(1e6);
+}
+
+ZOO_FN int treasure_place(const State& s, int i, int l) {
+    const real mine = treasure_distance(s, i, l);
+    int place = 0;
+    ZOO_UNROLL for (int m = 0; m < N_LANDMARKS; ++m) {
+        const real other = treasure_distance(s, i, m);
+        if (other < mine || (other == mine && m < l)) place += 1;
+    }
+    return place;
+}
+
 ZOO_FN void write_treasures_by_distance(Row o, const State& s, int i) {
     constexpr int WIDTH = 2 + num_deposits;
     ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l) {
-        Row slot = o + WIDTH * nearness(s.pos[i], s.landmark, N_LANDMARKS, l, -1);
+        Row slot = o + WIDTH * treasure_place(s, i, l);
         slot = write(slot, s.alive[l] ? vec(s.landmark[l]) - vec(s.pos[i]) : Vec{0, 0});
         write_one_hot(slot, num_deposits, s.alive[l] ? s.kind[l] : NOTHING);
     }

@@ -25,7 +25,7 @@ ZOO_FN void env_step(Env& e) {
 
 ZOO_FN void env_score(Env& e) {
     for_each(i, N_AGENTS)
-        e.t.goal_distance[i] = zoo_sqrt(squared(vec(e.s.pos[i]) - goal_position(e.s, e.s.goal)));
+        e.t.goal_distance[i] = goal_distance(e.s, i, e.s.goal);
     sync_env();
 
     for_each(i, N_AGENTS) {

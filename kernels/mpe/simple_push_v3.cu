@@ -12,7 +12,6 @@
 
 constexpr int ADVERSARY = 0;
 constexpr int GOOD = 1;
-constexpr int COLORS = 3;  // red, green, blue
 
 ZOO_FN void env_reset(Env& e) {
     if (!is_first_thread()) return;
@@ -25,14 +24,11 @@ ZOO_FN void env_step(Env& e) {
     world_step(e);
 }
 
-ZOO_FN real goal_distance(const State& s, int i) {
-    return zoo_sqrt(squared(vec(s.pos[i]) - goal_position(s, s.goal)));
-}
-
 ZOO_FN void env_score(Env& e) {
+    const State& s = e.s;
     for_each(i, N_AGENTS) {
-        e.reward(i) = i == GOOD ? -goal_distance(e.s, GOOD)
-                                : goal_distance(e.s, GOOD) - goal_distance(e.s, ADVERSARY);
+        e.reward(i) = i == GOOD ? -goal_distance(s, GOOD, s.goal)
+                                : goal_distance(s, GOOD, s.goal) - goal_distance(s, ADVERSARY, s.goal);
     }
 }
 

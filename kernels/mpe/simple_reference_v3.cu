@@ -11,8 +11,6 @@
 #include "zoo/zoo.cuh"
 #include "mpe/world.cuh"
 
-constexpr int COLORS = 3;  // red, green, blue
-
 ZOO_FN int other(int i) { return 1 - i; }
 
 ZOO_FN void env_reset(Env& e) {
@@ -29,7 +27,7 @@ ZOO_FN void env_step(Env& e) {
 ZOO_FN void env_score(Env& e) {
     const State& s = e.s;
     for_each(i, N_AGENTS)
-        e.t.miss[i] = zoo_sqrt(squared(vec(s.pos[other(i)]) - goal_position(s, s.goal[i])));
+        e.t.miss[i] = goal_distance(s, other(i), s.goal[i]);
     sync_env();
 
     for_each(i, N_AGENTS) {

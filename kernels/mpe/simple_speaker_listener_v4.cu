@@ -11,7 +11,6 @@
 
 constexpr int SPEAKER = 0;
 constexpr int LISTENER = 1;
-constexpr int COLORS = 3;  // red, green, blue
 
 ZOO_FN void env_reset(Env& e) {
     if (!is_first_thread()) return;

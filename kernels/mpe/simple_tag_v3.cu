@@ -8,7 +8,6 @@
 //                phase 2       agent i: its reward, whether all good agents are caught
 //   env_observe  agent i       [vel | pos | obstacles | other agents | velocities of good agents]
 #include "zoo/zoo.cuh"
-#include "mpe/world.cuh"
 #include "mpe/chase.cuh"
 
 constexpr int FULL_SPEED_STAGE = 2;

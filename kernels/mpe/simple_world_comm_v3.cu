@@ -11,7 +11,6 @@
 //                              in which forests it is | what the leader says]; good agents have the
 //                              forests before the velocities and do not hear the leader
 #include "zoo/zoo.cuh"
-#include "mpe/world.cuh"
 #include "mpe/chase.cuh"
 
 constexpr int LEADER = 0;

@@ -14,6 +14,7 @@
 
 #define R(x) ((real)(x))
 constexpr int MOVES = 5;  // none, left, right, down, up
+constexpr int COLORS = 3;  // red, green, blue
 constexpr real NO_LIMIT = -1;
 constexpr int WORDS = N_SPEAKERS > 0 ? DIM_C : 0;  // length of an utterance in the state
 constexpr int ALL = -1;  // what a limit of observed neighbours is compiled to where there is none
@@ -44,6 +45,11 @@ ZOO_FN Vec goal_position(const State& s, int goal) {
         if (l == goal) found = vec(s.landmark[l]);
     }
     return found;
+}
+
+// How far agent i is from landmark `goal`.
+ZOO_FN real goal_distance(const State& s, int i, int goal) {
+    return zoo_sqrt(squared(vec(s.pos[i]) - goal_position(s, goal)));
 }
 
 // Reset -------------------------------------------------------------------------------------------

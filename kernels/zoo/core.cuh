@@ -19,7 +19,11 @@ typedef unsigned long long u64;
   #define ZOO_GPU 1
   #define ZOO_FN static __device__ __forceinline__
   #define ZOO_METHOD __device__ __forceinline__
-  #define ZOO_UNROLL _Pragma("unroll")
+  #if ZOO_LANE
+    #define ZOO_UNROLL _Pragma("unroll")
+  #else
+    #define ZOO_UNROLL _Pragma("unroll 1")  // for many agents it would take compilers minutes
+  #endif
 #else
   #include <math.h>
   #include <stdint.h>

@@ -63,6 +63,10 @@ ZOO_FN void clear_outcome(Env& e) {
         e.outcome.reward[i] = 0;
         e.outcome.terminated[i] = 0;
         e.outcome.truncated[i] = 0;
+#if ZOO_INFO
+        const int g = group_of(i);
+        for (int k = 0; k < info_size(g); ++k) e.io.infos[g][e.row(i, info_size(g)) + k] = 0;
+#endif
     }
 }
 

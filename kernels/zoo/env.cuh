@@ -53,11 +53,11 @@ struct Env {
         return ((size_t)env * group_count(g) + (i - group_start(g))) * width;
     }
     ZOO_METHOD int action(int i) const {
-        return ((const int*)actions(i, 1))[0];
+        return (int)actions(i, 1)[0];
     }
     ZOO_METHOD float control(int i, int k) const {
         const int size = action_size(group_of(i));
-        return ((const float*)actions(i, size))[k * (staged_actions ? TILE : 1)];
+        return zoo_from_bits(actions(i, size)[k * (staged_actions ? TILE : 1)]);
     }
     // The first of the `width` entries of agent i's action.
     ZOO_METHOD const u32* actions(int i, int width) const {

@@ -59,11 +59,13 @@ ZOO_FN void finish_lane(const Io& io, char* tile, int first, int lane, const Sta
     load_state(tile, lane, state);
     const int env = first + lane;
     Env e{io, io.params, state, scratch, outcome, env, Rng{}, nullptr};
+    const bool rested = rests(io, env);
     for_each(i, N_AGENTS) {
+        if (rested) continue;
         outcome.reward[i] = stage.reward[i][lane];
         outcome.terminated[i] = (u8)stage.terminated[i][lane];
     }
-    const bool fresh = rests(io, env) ? rest(e) : conclude(e, io.steps[env] + 1);
+    const bool fresh = rested ? rest(e) : conclude(e, io.steps[env] + 1);
     if (fresh) begin_episode(e);
     observe(e, io.observations);
     if (fresh) store_state(tile, lane, state, fresh);

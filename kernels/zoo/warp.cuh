@@ -7,7 +7,6 @@
 #pragma once
 
 constexpr int WARP = 32;
-constexpr int LANE_THREADS = 128;  // a block has; gpu_zoo/backends/cuda.py launches that many
 // Odd, so that the 32 threads meet 32 different banks wherever they are in their rows.
 constexpr int ROW_PITCH = MAX_OBS_SIZE | 1;
 constexpr int STAGE_FLOATS = LANE_THREADS * ROW_PITCH;

@@ -108,7 +108,7 @@ PARAMETERS: dict[str, tuple[dict[str, Any], type[BaseException], tuple[str, ...]
     "num_envs a float": ({"num_envs": 2.0}, TypeError, ("num_envs=2.0", "int")),
     "num_envs a bool": ({"num_envs": True}, TypeError, ("num_envs=True", "int")),
     "num_envs a string": ({"num_envs": "4"}, TypeError, ("num_envs='4'", "int")),
-    "num_envs too many": ({"num_envs": 2**31}, ValueError, ("num_envs=2147483648", "2**31")),
+    "num_envs too many": ({"num_envs": 2**31}, ValueError, ("num_envs=2147483648", "2**30")),
 }
 
 

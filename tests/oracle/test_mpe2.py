@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from cases import ROWS as CASES
 from hypothesis import HealthCheck, given, settings
@@ -26,6 +27,7 @@ from oracle.episodes import (
     draw_value,
     least,
     original,
+    same_array,
     shared_params,
 )
 from oracle.mutants import WITH_CONTACTS, mutated
@@ -240,6 +242,26 @@ def test_any_parameters_are_mpe2s(env_id: str, api: str) -> None:
 
 def pick(param: Param, drawn: tuple[int, bool]) -> Any:
     return draw_value(param, lambda low, high: drawn[0], drawn[1])
+
+
+def test_treasures_that_are_away_come_last_wherever_the_agents_are() -> None:
+    """They lie at (-999, -999), which far out is nearer than the others."""
+    spec = gpu_zoo.spec("mpe/collect_treasure_v1")
+    ours, theirs = (module.parallel_env() for module in (drop_in(spec), original(spec)))
+    for env in (ours, theirs):
+        env.reset(seed=0)
+    worlds = [env.unwrapped.world for env in (ours, theirs)]
+    for world in worlds:  # some collectors on treasures
+        for collector, treasure in zip(world.agents[:3], world.landmarks, strict=False):
+            collector.state.p_pos = treasure.state.p_pos.copy()
+    for env in (ours, theirs):
+        env.step(dict.fromkeys(env.agents, 0))
+    alive = [treasure.alive for treasure in worlds[1].landmarks]
+    assert any(alive) and not all(alive)
+    for world in worlds:
+        for number, agent in enumerate(world.agents):
+            agent.state.p_pos = np.array([-600.0 - number, -600.0])
+    same_array(ours.state(), theirs.state(), "far out")
 
 
 # The oracle must see the least mistake in the physics all environments share (mpe/world.cuh).

@@ -20,20 +20,20 @@ constexpr int MOST_TURNS = 8;  // more than the links make in a step, from any s
 
 // Two angles and their velocities; or what changes them.
 struct Motion {
-    real v[4];
+    real theta1, theta2, speed1, speed2;
 };
-ZOO_FN Motion operator*(real factor, Motion m) {
-    ZOO_UNROLL for (int k = 0; k < 4; ++k) m.v[k] = factor * m.v[k];
-    return m;
+ZOO_FN Motion operator*(real k, const Motion& m) {
+    return Motion{k * m.theta1, k * m.theta2, k * m.speed1, k * m.speed2};
 }
-ZOO_FN Motion operator+(Motion a, const Motion& b) {
-    ZOO_UNROLL for (int k = 0; k < 4; ++k) a.v[k] = a.v[k] + b.v[k];
-    return a;
+ZOO_FN Motion operator+(const Motion& a, const Motion& b) {
+    return Motion{a.theta1 + b.theta1, a.theta2 + b.theta2,
+                  a.speed1 + b.speed1, a.speed2 + b.speed2};
 }
 
 // The equations of motion of Sutton and Barto's book.
 ZOO_FN Motion change(const Motion& now, real torque) {
-    const real theta1 = now.v[0], theta2 = now.v[1], speed1 = now.v[2], speed2 = now.v[3];
+    const real theta1 = now.theta1, theta2 = now.theta2;
+    const real speed1 = now.speed1, speed2 = now.speed2;
     const real sine = real_sin(theta2), cosine = real_cos(theta2);
     const real d1 = real(0.25) + (real(1.25) + cosine) + 1 + 1;
     const real d2 = (real(0.25) + real(0.5) * cosine) + 1;
@@ -44,7 +44,7 @@ ZOO_FN Motion change(const Motion& now, real torque) {
     const real acc2 =
         (torque + d2 / d1 * phi1 - real(0.5) * real_square(speed1) * sine - phi2) / inertia;
     const real acc1 = -(d2 * acc2 + phi1) / d1;
-    return Motion{{speed1, speed2, acc1, acc2}};
+    return Motion{speed1, speed2, acc1, acc2};
 }
 
 // The same angle from -PI to PI. Turn by turn, since each one rounds; as selects, which vectorise.
@@ -70,16 +70,16 @@ ZOO_FN void env_step(Env& e) {
     if (!is_first_thread()) return;
     State& s = e.s;
     const real torque = real(e.action(0) - 1);
-    const Motion now{{s.theta[0], s.theta[1], s.speed[0], s.speed[1]}};
+    const Motion now{s.theta[0], s.theta[1], s.speed[0], s.speed[1]};
     const Motion k1 = change(now, torque);
     const Motion k2 = change(now + DT / 2 * k1, torque);
     const Motion k3 = change(now + DT / 2 * k2, torque);
     const Motion k4 = change(now + DT * k3, torque);
     const Motion next = now + DT / 6 * (k1 + real(2) * k2 + real(2) * k3 + k4);
-    s.theta[0] = wrapped(next.v[0]);
-    s.theta[1] = wrapped(next.v[1]);
-    s.speed[0] = bounded(next.v[2], MAX_SPEED_1);
-    s.speed[1] = bounded(next.v[3], MAX_SPEED_2);
+    s.theta[0] = wrapped(next.theta1);
+    s.theta[1] = wrapped(next.theta2);
+    s.speed[0] = bounded(next.speed1, MAX_SPEED_1);
+    s.speed[1] = bounded(next.speed2, MAX_SPEED_2);
     s.fresh = 0;
 }
 

@@ -162,7 +162,7 @@ ROWS: dict[str, Row] = {
         ),
         # A generator, eight agents and six treasures in doubles need more than 255 registers. That
         # is in reference numerics, which nobody trains in; fast numerics spill nothing.
-        allow_stack=224,
+        allow_stack=32,
     ),
     "mpe/simple_adversary_v3": Row(
         reference="mpe2.simple_adversary_v3",

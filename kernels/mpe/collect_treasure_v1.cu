@@ -139,11 +139,23 @@ ZOO_FN void env_score(Env& e) {
 
 ZOO_FN int holding(const State& s, int i) { return is_collector(i) ? s.holding[i] : NOTHING; }
 
+// Entry l's place when `far` is sorted, equals in their order.
+template <int n>
+ZOO_FN int place_of(int l, const real (&far)[n]) {
+    int place = 0;
+    ZOO_UNROLL for (int m = 0; m < n; ++m)
+        place += far[m] < far[l] || (far[m] == far[l] && m < l);
+    return place;
+}
+
 ZOO_FN Row write_agents_by_distance(Row o, const State& s, int i) {
     constexpr int WIDTH = 4 + 2 * num_deposits;
+    real far[N_AGENTS];
+    ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j)
+        far[j] = j == i ? FAR : distance(s.pos[j], s.pos[i]);
     ZOO_UNROLL for (int j = 0; j < N_AGENTS; ++j) {
         if (j == i) continue;
-        Row slot = o + WIDTH * nearness(s.pos[i], s.pos, N_AGENTS, j, i);
+        Row slot = o + WIDTH * place_of(j, far);
         slot = write(slot, vec(s.pos[j]) - vec(s.pos[i]));
         slot = write(slot, vec(s.vel[j]));
         slot = write_one_hot(slot, num_deposits, is_collector(j) ? NOTHING : deposit_kind(j));
@@ -152,25 +164,14 @@ ZOO_FN Row write_agents_by_distance(Row o, const State& s, int i) {
     return o + WIDTH * (N_AGENTS - 1);
 }
 
-// What treasures are sorted by: those that are away come last, and leave zeros.
-ZOO_FN real treasure_distance(const State& s, int i, int l) {
-    return s.alive[l] ? distance(s.landmark[l], s.pos[i]) : R(1e6);
-}
-
-ZOO_FN int treasure_place(const State& s, int i, int l) {
-    const real mine = treasure_distance(s, i, l);
-    int place = 0;
-    ZOO_UNROLL for (int m = 0; m < N_LANDMARKS; ++m) {
-        const real other = treasure_distance(s, i, m);
-        if (other < mine || (other == mine && m < l)) place += 1;
-    }
-    return place;
-}
-
+// Those that are away come last, and leave zeros.
 ZOO_FN void write_treasures_by_distance(Row o, const State& s, int i) {
     constexpr int WIDTH = 2 + num_deposits;
+    real far[N_LANDMARKS];
+    ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l)
+        far[l] = s.alive[l] ? distance(s.landmark[l], s.pos[i]) : R(1e6);
     ZOO_UNROLL for (int l = 0; l < N_LANDMARKS; ++l) {
-        Row slot = o + WIDTH * treasure_place(s, i, l);
+        Row slot = o + WIDTH * place_of(l, far);
         slot = write(slot, s.alive[l] ? vec(s.landmark[l]) - vec(s.pos[i]) : Vec{0, 0});
         write_one_hot(slot, num_deposits, s.alive[l] ? s.kind[l] : NOTHING);
     }

@@ -22,7 +22,7 @@ typedef unsigned long long u64;
   #if ZOO_LANE
     #define ZOO_UNROLL _Pragma("unroll")
   #else
-    #define ZOO_UNROLL _Pragma("unroll 1")  // for many agents it would take compilers minutes
+    #define ZOO_UNROLL  // for many agents it would take compilers minutes
   #endif
 #else
   #include <math.h>

@@ -21,7 +21,7 @@ def test_a_long_play_keeps_the_contract(case: Case, numerics: str) -> None:
 
 @over(VARIANTS, slow=LARGE)
 def test_all_parameters_keep_the_contract(case: Case) -> None:
-    check_contract(case.spec, case.params, steps=250)
+    check_contract(case.spec, case.params, steps=120)
 
 
 @over(VARIANTS, slow=[])

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 NUM_ENVS = 2048
 STEPS = 25
-VARIANTS = 3
+VARIANTS = 2
 WARM_UP = (0, 4, 12)  # steps before the state is taken
 
 

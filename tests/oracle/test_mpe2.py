@@ -37,8 +37,8 @@ import gpu_zoo
 from gpu_zoo.spec import EnvSpec, Param
 from gpu_zoo.wrappers.pettingzoo import drop_in
 
-VARIANTS = 6  # compile-time variants an environment
-EXAMPLES = 12  # constructor calls an API and variant, each of up to six episodes
+VARIANTS = 5  # compile-time variants an environment
+EXAMPLES = 8  # constructor calls an API and variant, each of up to six episodes
 MPE = [env_id for env_id in gpu_zoo.list_ids() if env_id.startswith("mpe/")]
 WITH_CURRICULUM = [i for i in MPE if "curriculum" in gpu_zoo.spec(i).params]
 ROWS = [

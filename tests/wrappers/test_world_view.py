@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -538,7 +539,7 @@ def test_copies_have_worlds_of_their_own(face: str, copied: Callable[[Any], Any]
             copied(part)
 
 
-def test_views_are_imported_only_when_asked_for() -> None:
+def test_views_are_imported_only_when_asked_for(tmp_path: Path) -> None:
     program = """
 import sys, gpu_zoo
 env = gpu_zoo.make("mpe/simple_spread_v3")
@@ -548,4 +549,4 @@ assert "gpu_zoo.mpe.view" not in sys.modules
 env.world
 assert "gpu_zoo.mpe.view" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)

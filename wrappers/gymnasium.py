@@ -47,6 +47,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def __init__(self, batch: vector.VectorEnv, *, copy: bool = True) -> None:
         if len(batch.agents) != 1:
+            self.closed = True  # or Gymnasium would close the batch, which is not ours yet
             raise ValueError(
                 f"{batch.spec.id} has {len(batch.agents)} agents, expected one; "
                 "make_vec gives an environment with dicts by agent"

@@ -24,7 +24,7 @@ NUM_ENVS, LIMIT, STEPS = 5, 30, 80
 over_modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 
 
-class OwnOptions(gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+class OwnOptions(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg] # not generic in 1.2
     """SyncVectorEnv takes the mask out of the caller's options, so that a wrapper outside does not
     find it. Here it has options of its own.
     """

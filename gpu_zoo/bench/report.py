@@ -85,18 +85,26 @@ def _span(values: list[float]) -> str:
     return f"{_short(min(values))}..{_short(max(values))}"
 
 
+def _console() -> Any:
+    """Where tables go. Piped, rich falls back to 80 columns, which would fold the numbers."""
+    console: Any = importlib.import_module("rich.console").Console
+    return console(width=max(console().width, 120), highlight=False, markup=False)
+
+
+def _table(title: str) -> Any:
+    """A table whose first column names the rows."""
+    box = importlib.import_module("rich.box").SIMPLE_HEAD
+    table: Any = importlib.import_module("rich.table").Table(title=title, box=box, padding=0)
+    table.add_column("", no_wrap=True)
+    return table
+
+
 def print_report(rows: list[Contender], report: Report) -> None:
     """The table of one environment, how each contender was timed, and the notes."""
-    console_class: Any = importlib.import_module("rich.console").Console
-    box = importlib.import_module("rich.box").SIMPLE_HEAD
-    table_class: Any = importlib.import_module("rich.table").Table
-    table = table_class(title=report["title"], box=box, padding=0)
-    # Piped, rich falls back to 80 columns, which would fold the numbers.
-    console = console_class(width=max(console_class().width, 120), highlight=False, markup=False)
+    console, table = _console(), _table(report["title"])
     for title in ("machine", "versions"):
         console.print(f"{title}: " + ", ".join(f"{k} {v}" for k, v in report[title].items()))
     first = next(row for row in rows if row.who == "gpu_zoo")
-    table.add_column("", no_wrap=True)
     for column in ("envs", "env-steps/s", "min..max", "agent-steps/s", "cores busy", "others",
                    "growth", "gpu_zoo/peer", "min..max"):  # fmt: skip
         table.add_column(column, justify="right", no_wrap=True)
@@ -152,13 +160,9 @@ def print_family(reports: list[Report], beside: int) -> None:
         reports: one an environment.
         beside: the batch size at which peers were timed.
     """
-    table_class: Any = importlib.import_module("rich.table").Table
-    console_class: Any = importlib.import_module("rich.console").Console
-    box = importlib.import_module("rich.box").SIMPLE_HEAD
     sizes = sorted({r["num_envs"] for report in reports for r in report["rows"]})
     title = f"env-steps/s by batch size, and times the rate of peers: drop-in, then at {beside:,}"
-    table = table_class(title=title, box=box, padding=0)
-    table.add_column("", no_wrap=True)
+    table = _table(title)
     rivals = [
         ("gpu_zoo drop-in", "mpe2", 1),
         *(("gpu_zoo", who, beside) for who in RIVALS),
@@ -172,7 +176,7 @@ def print_family(reports: list[Report], beside: int) -> None:
         cells = [_short(rates[n]) if n in rates else "" for n in sizes]
         cells += [_ratio(report, *rival) for rival in rivals]
         table.add_row(report["env_id"], *cells)
-    console_class(width=max(console_class().width, 120), highlight=False).print(table)
+    _console().print(table)
 
 
 def _ratio(report: Report, who: str, peer: str, num_envs: int) -> str:

@@ -101,10 +101,12 @@ def _prey(world: WorldView, role: str) -> Getters:
     if not world._game.params["curriculum"]:
         return {}
 
+    prey: Any = next(body for body in world._spec.world.agents if body.name == role)
+
     def pace() -> float:
         return PREY_PACE[int(world._game.memory("stage"))]
 
-    return {"max_speed": lambda: 1.3 * pace(), "accel": lambda: 4.0 * pace()}
+    return {"max_speed": lambda: prey.max_speed * pace(), "accel": lambda: prey.accel * pace()}
 
 
 def _carried(world: WorldView, index: int, role: str) -> Getters:

@@ -224,7 +224,7 @@ class Trainer:
         shortened episodes are not counted.
         """
         steps = self.env.get_state()["steps"]
-        limit = int(self.env.params.get("max_cycles") or 1)
+        limit = int(self.env.params[self.env.spec.time_limit] or 1)
         spread = torch.arange(len(steps), device=steps.device) * limit // len(steps)
         self.env.set_state({"steps": spread.to(steps.dtype)})
 

@@ -93,9 +93,9 @@ class ActionWriter:
                 f"actions[{agent!r}]: shape {tuple(native.shape)}, expected {tuple(slot.shape)}"
             )
         dtype = str(native.dtype).removeprefix("torch.")
-        if group.action_size == 0 and "int" not in dtype:
+        if group.actions.box is None and "int" not in dtype:
             raise InvalidAction(f"actions[{agent!r}]: dtype {dtype}, expected integers")
-        if group.action_size and dtype != "float32":
+        if group.actions.box is not None and dtype != "float32":
             raise InvalidAction(
                 f"actions[{agent!r}]: dtype {dtype}, expected float32; convert it first"
             )
@@ -117,9 +117,12 @@ class ActionWriter:
 
 
 def _range(group: GroupLayout) -> str:
+    low, high = (side.tolist() for side in group.actions.limits)
+    if group.actions.choices is not None:
+        return f"0 <= action < {list(group.actions.choices)}"
     if group.actions.box is None:
-        return f"0 <= action < {len(group.actions.names)}"
-    return f"{group.actions.box[0]:g} <= action <= {group.actions.box[1]:g}"
+        return f"0 <= action < {high[0] + 1}"
+    return f"{low[0]:g} <= action <= {high[0]:g}"
 
 
 def _first_wrong(values: Any, group: GroupLayout) -> tuple[int, ...] | None:
@@ -127,20 +130,29 @@ def _first_wrong(values: Any, group: GroupLayout) -> tuple[int, ...] | None:
     if isinstance(values, np.ndarray) and values.dtype.itemsize == 4 and values.flags.c_contiguous:
         at = _find_in_memory(values, group)
         return None if at < 0 else tuple(int(i) for i in np.unravel_index(at, values.shape))
-    low, high = group.actions.box or (0, len(group.actions.names) - 1)
-    wrong = ~((values >= low) & (values <= high))  # not <, so that NaN is wrong
-    if not bool(wrong.any()):
-        return None
-    first = wrong.nonzero()
-    if isinstance(first, tuple):
-        return tuple(int(index[0]) for index in first)
-    return tuple(int(i) for i in first[0])
+    for k, (low, high) in enumerate(zip(*(a.tolist() for a in group.actions.limits), strict=True)):
+        part = values[..., k] if group.action_size else values
+        wrong = ~((part >= low) & (part <= high))  # not <, so that NaN is wrong
+        if bool(wrong.any()):
+            tail = (k,) if group.action_size else ()
+            return (*_first(wrong.nonzero()), *tail)
+    return None
+
+
+def _first(indices: Any) -> tuple[int, ...]:
+    """The first of the places that ``nonzero`` gives, as NumPy or as torch writes them."""
+    if isinstance(indices, tuple):
+        return tuple(int(index[0]) for index in indices)
+    return tuple(int(i) for i in indices[0])
 
 
 def _find_in_memory(values: Any, group: GroupLayout) -> int:
     from gpu_zoo.backends.cpu import pool
 
-    if group.actions.box is None:
-        n = len(group.actions.names)
-        return int(pool().zoo_find_bad_discrete(values.ctypes.data, values.size, n))
-    return int(pool().zoo_find_bad_box(values.ctypes.data, values.size, *group.actions.box))
+    actions, where = group.actions, (values.ctypes.data, values.size)
+    if actions.box is not None:
+        return int(pool().zoo_find_bad_box(*where, *actions.box))
+    if actions.choices is None:
+        return int(pool().zoo_find_bad_discrete(*where, len(actions.names)))
+    choices = np.array(actions.choices, np.int32)
+    return int(pool().zoo_find_bad_multi(*where, choices.ctypes.data, choices.size))

@@ -46,7 +46,7 @@ def show_info(entry: EnvSpec, params: Mapping[str, Value], numerics: Numerics) -
     """Print all that derives from a spec, with sizes for these parameters."""
     out = console()
     program = Program(entry, params, numerics)
-    threads = "one thread" if program.lane else "one block of threads"
+    threads = _threads(program)
     out.print(f"{entry.id}: {entry.summary}")
     if entry.reference:
         out.print(f"follows {entry.reference}")
@@ -57,8 +57,8 @@ def show_info(entry: EnvSpec, params: Mapping[str, Value], numerics: Numerics) -
         _show_group(out, named[layout.name], layout, entry.scope(params))
     # Each line as it would be in a sentence; the spec's texts bring no full stop.
     out.print(f"Reward: {entry.reward or 'not described'}")
-    limit = f"truncation after max_cycles={params['max_cycles']} steps; " * ("max_cycles" in params)
-    out.print(f"Episode end: {limit}termination {entry.ends or 'never'}\n")
+    limit = f"truncation after {entry.time_limit}={params[entry.time_limit]} steps"
+    out.print(f"Episode end: {limit}; termination {entry.ends or 'never'}\n")
     title = f"State in {numerics} numerics: {program.state_bytes} bytes an environment"
     _print_table(out, title, _state(entry, program))
     for title, lines in (("Notes", entry.notes), ("History", entry.history)):
@@ -66,6 +66,18 @@ def show_info(entry: EnvSpec, params: Mapping[str, Value], numerics: Numerics) -
             out.print(title)
             for line in lines:
                 out.print(f"  {line}")
+
+
+def _threads(program: Program) -> str:
+    """Who simulates an environment on a GPU, in words."""
+    team = program.team
+    if program.lane:
+        return "one thread"
+    if team.blocks > 1:
+        return f"{team.blocks} blocks of {team.threads} threads"
+    if team.per_block > 1:
+        return f"{team.threads} threads of a block"
+    return f"one block of {team.threads} threads"
 
 
 def _parameters(entry: EnvSpec, params: Mapping[str, Value]) -> Table:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 RESERVED = ("rng", "steps", "done", "last_lengths")  # get_state() has these besides the fields
@@ -124,6 +125,23 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Table:
+    """An array of numbers that all environments share and no step changes.
+
+    Attributes:
+        dtype: ``"real"`` or ``"i32"``.
+        shape: sizes, outermost first.
+        doc: one line, with the unit.
+        load: given the parameters, the numbers as an array of that shape.
+    """
+
+    dtype: Literal["real", "i32"]
+    shape: tuple[Expr, ...]
+    doc: str
+    load: Callable[[Mapping[str, Value]], npt.ArrayLike]
+
+
+@dataclass(frozen=True)
 class Slice:
     """A named run of entries of an observation or info vector.
 
@@ -147,27 +165,57 @@ class Slice:
 
 @dataclass(frozen=True)
 class Actions:
-    """An action space: ``Discrete(n)``, or ``Box(low, high, (n,), float32)``.
+    """An action space: ``Discrete(n)``, ``MultiDiscrete(choices)`` or ``Box(low, high, (n,))``.
 
     Attributes:
         names: what action 0, 1, ... (or component 0, 1, ...) does.
         box: bounds of a continuous action, or None for a discrete one.
+        choices: how many values each component of a multi-discrete action has, or None.
     """
 
     names: tuple[str, ...]
     box: tuple[float, float] | None = None
+    choices: tuple[Expr, ...] | None = None
+
+    def sized(self, scope: Mapping[str, Any]) -> Actions:
+        """The same with the choices worked out."""
+        if self.choices is None:
+            return self
+        return replace(self, choices=tuple(evaluate(count, scope) for count in self.choices))
+
+    @property
+    def components(self) -> int:
+        """Entries of one agent's action: 0 if it is a single integer."""
+        return 0 if self.box is None and self.choices is None else len(self.names)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the batch's action array: float32 for a box, else int32."""
+        return np.dtype(np.int32 if self.box is None else np.float32)
+
+    @property
+    def limits(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Least and greatest value of each component, both inclusive; of shape (1,) if discrete."""
+        if self.box is not None:
+            low, high = (np.full(len(self.names), side, np.float32) for side in self.box)
+            return low, high
+        counts = (len(self.names),) if self.choices is None else self.choices
+        return np.zeros(len(counts), np.int32), np.array(counts, np.int32) - 1
 
     def space(self) -> spaces.Space[Any]:
         """A new Gymnasium space, as one agent sees it."""
-        if self.box is None:
-            return spaces.Discrete(len(self.names))
-        return spaces.Box(self.box[0], self.box[1], (len(self.names),), np.float32)
+        if self.box is not None:
+            return spaces.Box(self.box[0], self.box[1], (len(self.names),), np.float32)
+        if self.choices is not None:
+            return spaces.MultiDiscrete(np.array(self.choices, np.int64))
+        return spaces.Discrete(len(self.names))
 
     def __str__(self) -> str:
-        if self.box is None:
-            return f"Discrete({len(self.names)})"
-        low, high = self.box
-        return f"Box({low:g}, {high:g}, ({len(self.names)},), float32)"
+        if self.box is not None:
+            return f"Box({self.box[0]:g}, {self.box[1]:g}, ({len(self.names)},), float32)"
+        if self.choices is not None:
+            return f"MultiDiscrete([{', '.join(map(str, self.choices))}])"
+        return f"Discrete({len(self.names)})"
 
 
 @dataclass(frozen=True)
@@ -224,7 +272,7 @@ class GroupLayout:
     @property
     def action_size(self) -> int:
         """Entries of one agent's action: 0 for a discrete action, which is a single integer."""
-        return 0 if self.actions.box is None else len(self.actions.names)
+        return self.actions.components
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,16 +287,21 @@ class EnvSpec:
         groups: groups of agents; agents are numbered through the groups in order.
         state: fields kept between steps.
         scratch: fields that live for one step.
+        tables: arrays that all environments share, as ``e.io.tables.<name>`` in the kernel.
         constants: more integers the kernel needs, from the parameters.
         traits: constants by number: function ``name(i)`` of the kernel gives the first run's value
             to the first so many numbers, and so on.
-        shape: ``"lane"`` (one thread an environment) or ``"block"`` (one block an environment);
-            ``"auto"`` takes lane up to 8 agents.
+        shape: ``"lane"`` (one thread an environment) or ``"block"`` (a team of threads: part of a
+            block, one or several, by the number of agents); ``"auto"`` takes lane up to 8 agents.
+        starts: given the parameters, a pool of states to start in, or None; see
+            :meth:`~gpu_zoo.vector.VectorEnv.set_reset_pool`.
         check: raises ValueError for parameter values that do not go together.
         reward: the reward in words.
         ends: when an episode terminates, in words.
+        time_limit: the parameter that says after how many steps an episode is truncated.
         timeout_wins: at the time limit an agent is truncated and never terminated, as in mpe2;
             otherwise it may be both, as behind Gymnasium's TimeLimit.
+        leaving: agents may terminate one by one while the others go on.
         reference: package and version this follows, such as ``"mpe2 1.1.1"``.
         notes: differences from the reference and oddities kept from it.
         render: ``"module:function"`` that draws one environment, imported only when needed.
@@ -265,13 +318,17 @@ class EnvSpec:
     groups: tuple[Group, ...]
     state: Mapping[str, Field]
     scratch: Mapping[str, Field] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
     constants: Mapping[str, Expr] = field(default_factory=dict)
     traits: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     shape: Literal["lane", "block", "auto"] = "auto"
+    starts: Callable[[Mapping[str, Value]], Mapping[str, Any] | None] | None = None
     check: Callable[[Mapping[str, Value]], None] | None = None
     reward: str = ""
     ends: str = ""
+    time_limit: str = "max_cycles"
     timeout_wins: bool = True
+    leaving: bool = False
     reference: str = ""
     notes: tuple[str, ...] = ()
     render: str | None = None
@@ -359,7 +416,9 @@ class EnvSpec:
                     obs_low=tuple(part.low for size, part in parts for _ in range(size)),
                     obs_high=tuple(part.high for size, part in parts for _ in range(size)),
                     info_size=sum(evaluate(s.size, scope) for s in infos.values()),
-                    actions=group.actions[bool(params.get("continuous_actions", False))],
+                    actions=group.actions[bool(params.get("continuous_actions", False))].sized(
+                        scope
+                    ),
                     info_value=group.info_value,
                 )
             )

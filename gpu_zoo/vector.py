@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,9 +16,11 @@ from gymnasium.vector.utils import batch_space
 
 from gpu_zoo import actions as action_checks
 from gpu_zoo.backends import ALIGNMENT, ArrayKind, make_backend, resolve_device
+from gpu_zoo.buffers import GROUP_BUFFERS, Buffer
 from gpu_zoo.errors import ClosedEnvironmentError, InvalidSeed, ResetNeeded
-from gpu_zoo.prelude import GROUP_BUFFERS, Buffer, Program, StateField
+from gpu_zoo.prelude import Features, Program, StateField
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Value
+from gpu_zoo.starts import Pool, check_each, is_array, pack_pool
 
 AUTORESET_CODES = {  # as kernels/zoo/entry.cuh numbers them
     AutoresetMode.SAME_STEP: 0,
@@ -30,7 +32,7 @@ MAX_SEED = 2**63 - 1
 StepResult = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 # What get_state returns besides the environment's own state fields.
 STATE_BUFFERS = ("rng", "steps", "done", "last_lengths")
-STATE_GROUP_BUFFERS = ("episode_returns", "last_returns")
+STATE_GROUP_BUFFERS = ("active", "episode_returns", "last_returns")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class GroupBuffers:
         truncations: bool ``(num_envs, agents)``.
         actions: int32 ``(num_envs, agents)``, or float32 ``(num_envs, agents, size)``; write here
             and call ``step()`` to step without a copy.
+        active: bool ``(num_envs, agents)``: whether the agent is in the game. It is false from the
+            step in which an agent terminated before its environment's episode was over, until the
+            next episode; what such an agent does means nothing, and its rewards are 0.
         episode_returns: sum of rewards of the episode so far.
         last_returns: sum of rewards of the episode that ended last.
     """
@@ -65,6 +70,7 @@ class GroupBuffers:
     terminations: Any
     truncations: Any
     actions: Any
+    active: Any
     episode_returns: Any
     last_returns: Any
 
@@ -101,6 +107,7 @@ class VectorEnv:
         numerics: Numerics = "fast",
         copy: bool = False,
         validate_actions: bool | None = None,
+        reset_pool: Mapping[str, Any] | None = None,
         shape: str | None = None,
         build: str = "plain",
         **params: Any,
@@ -111,16 +118,20 @@ class VectorEnv:
             raise ValueError(f"num_envs={num_envs}: expected at least 1, at most 2**30")
         if not isinstance(spec, EnvSpec):
             raise TypeError(f"spec={spec!r}: {type(spec).__name__}, expected an EnvSpec")
-        if shape not in (None, "lane", "block"):
-            raise ValueError(f"shape={shape!r}: expected None, 'lane' or 'block'")
+        if shape not in (None, "lane", "block", "spread"):
+            raise ValueError(f"shape={shape!r}: expected None, 'lane', 'block' or 'spread'")
         if numerics not in ("fast", "reference"):
             raise ValueError(f"numerics={numerics!r}: expected 'fast' or 'reference'")
         self.spec = spec
-        self.params: Mapping[str, Value] = spec.resolve(params)
+        each = {name: value for name, value in params.items() if self._varies(name, value)}
+        rest = {name: value for name, value in params.items() if name not in each}
+        self.params: Mapping[str, Any] = spec.resolve(rest)
         self.num_envs = int(num_envs)
         self.numerics: Numerics = numerics
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.device = resolve_device(device)
+        self._pool: Pool | None = None
+        self._shape = shape
         self._program = Program(spec, self.params, numerics, shape)
         self._backend = make_backend(self._program, self.num_envs, self.device, array, build)
         self._copy = copy
@@ -129,6 +140,17 @@ class VectorEnv:
         self.closed = False
         self._allocate()
         self._name_things()
+        for name, value in each.items():
+            self.set_param(name, value)
+        if reset_pool is None and spec.starts is not None:
+            reset_pool = spec.starts(self.params)
+        if reset_pool is not None:
+            self.set_reset_pool(reset_pool)
+
+    def _varies(self, name: str, value: Any) -> bool:
+        """Whether this is a parameter with a value for each environment."""
+        param = self.spec.params.get(name)
+        return param is not None and param.at == "launch" and is_array(value)
 
     # Construction ------------------------------------------------------------------------------
 
@@ -139,6 +161,7 @@ class VectorEnv:
             for name, b in self._program.buffers.items()
         }
         tiles = -(-self.num_envs // self._program.tile)
+        buffers |= {f"table/{name}": table for name, table in self._program.tables.items()}
         buffers["state"] = Buffer(
             np.dtype("u1"), (tiles, self._program.tile * self._program.state_bytes)
         )
@@ -156,21 +179,64 @@ class VectorEnv:
             for name, buffer in buffers.items()
         }
         self._arrays = {name: self._backend.public(view) for name, view in self._views.items()}
+        for group in self._program.groups:
+            self._views[f"active/{group.name}"][...] = True
+        self._load_tables()
         self._bind()
+
+    def _load_tables(self) -> None:
+        for name, table in self._program.tables.items():
+            values = np.asarray(self.spec.tables[name].load(self.params), table.dtype)
+            if values.shape != table.shape:
+                raise ValueError(f"table {name}: shape {values.shape}, expected {table.shape}")
+            self._views[f"table/{name}"][...] = self._backend.native(values)
 
     def _bind(self, *, frozen: bool = False) -> None:
         io = np.zeros((), self._program.io)
-        io["params"] = self._program.launch_params(self.params)
+        self._bind_own(io)
         for name, _, _ in GROUP_BUFFERS:
             for g, group in enumerate(self._program.groups):
                 offset = self._offsets.get(f"{name}/{group.name}")
                 io[name][g] = 0 if offset is None else self._base + offset
         for name in ("state", "steps", "last_lengths", "done", "reset_mask", "rng"):
             io[name] = self._base + self._offsets[name]
+        for name in self._program.tables:
+            io["tables"][name] = self._base + self._offsets[f"table/{name}"]
         io["num_envs"] = self.num_envs
         io["autoreset"] = AUTORESET_CODES[self.autoreset_mode]
         io["frozen"] = frozen
         self._backend.bind(io)
+
+    def _bind_own(self, io: np.ndarray[Any, Any]) -> None:
+        """Parameters, and the states that episodes start in."""
+        io["params"] = self._program.launch_params(self._scalars())
+        # Kept, since the kernels read this memory.
+        self._own: list[Any] = []
+        if self._program.features.varied:
+            each = self._program.launch_params(self.params, self.num_envs)
+            io["varied"] = self._keep(each)
+        if self._pool is not None:
+            io["pool"] = self._keep(self._pool.rows)
+            io["pool_rows"] = len(self._pool.rows)
+            io["pool_fields"] = self._pool.fields
+
+    def _scalars(self) -> dict[str, Value]:
+        """The parameters with one value each: the first environment's, where they vary."""
+        return {n: v[0].item() if isinstance(v, np.ndarray) else v for n, v in self.params.items()}
+
+    def _keep(self, array: np.ndarray[Any, Any]) -> int:
+        """Bring bytes to the device and return their address."""
+        native = self._backend.native(np.frombuffer(array.tobytes(), np.uint8).copy())
+        self._own.append(native)
+        return self._backend.address(native)
+
+    def _use(self, features: Features) -> None:
+        """Have the kernel do more than it was compiled for; what it does already it keeps."""
+        if features != self._program.features:
+            self._program = Program(
+                self.spec, self._scalars(), self.numerics, self._shape, features
+            )
+            self._backend.load(self._program)
 
     def _name_things(self) -> None:
         groups = self._program.groups
@@ -389,17 +455,48 @@ class VectorEnv:
     def set_param(self, name: str, value: Any) -> None:
         """Change a parameter that changes no array's shape, such as a reward weight.
 
+        Args:
+            name: the parameter.
+            value: its value, or an array ``(num_envs,)`` with one for each environment. The first
+                array of an environment's life has a kernel compiled that reads them; after that,
+                and for single values always, a change takes microseconds.
+
         Raises:
             KeyError: no such parameter, or one that is fixed when the kernel is compiled.
             TypeError: a wrong type.
-            ValueError: out of range.
+            ValueError: out of range, or not one value for each environment.
         """
         self._require_open()
         launch = [n for n, p in self.spec.params.items() if p.at == "launch"]
         if name not in launch:
             raise KeyError(f"name={name!r}: expected one of {', '.join(launch)}")
-        checked = self.spec.params[name].check(name, value)
+        param = self.spec.params[name]
+        varies = is_array(value)
+        checked = (
+            check_each(name, param, value, self.num_envs) if varies else (param.check(name, value))
+        )
         self.params = MappingProxyType({**self.params, name: checked})
+        if varies:
+            self._use(replace(self._program.features, varied=True))
+        self._bind()
+
+    def set_reset_pool(self, states: Mapping[str, Any] | None) -> None:
+        """From the next reset on, begin every episode in a state drawn from a pool.
+
+        Args:
+            states: field of the state to array ``(rows, *shape)``, of the dtype that
+                :meth:`get_state` gives it. Each episode takes one row of all of them, drawn by its
+                environment's own generator; fields that are not given are drawn as ever. The first
+                pool has a kernel compiled that reads it. None goes back to drawing all of them.
+
+        Raises:
+            KeyError: no such field.
+            TypeError: not a dict.
+            ValueError: a wrong shape or dtype, or no row at all.
+        """
+        self._require_open()
+        self._pool = None if states is None else pack_pool(self._program, states)
+        self._use(replace(self._program.features, pool=states is not None))
         self._bind()
 
     def get_state(self) -> dict[str, Any]:
@@ -567,11 +664,11 @@ class VectorEnv:
         self._views["rng"][selected] = native[selected]
 
     def __repr__(self) -> str:
-        changed = {
-            name: value
+        shown = {
+            name: "one each" if isinstance(value, np.ndarray) else value
             for name, value in self.params.items()
-            if value != self.spec.params[name].default
         }
+        changed = {n: v for n, v in shown.items() if v != self.spec.params[n].default}
         extra = "".join(f", {name}={value!r}" for name, value in changed.items())
         agents = " + ".join(f"{len(names)} {group}" for group, names in self.groups.items())
         return (

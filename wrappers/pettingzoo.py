@@ -158,10 +158,13 @@ class Game:
 
     def set_action(self, agent: str, action: Any) -> None:
         """Check an action and put it where the kernel reads it."""
-        if self._layouts[agent].action_size == 0:
-            self._set_discrete(agent, action)
-        else:
+        actions = self._layouts[agent].actions
+        if actions.box is not None:
             self._set_box(agent, action)
+        elif actions.choices is not None:
+            self._set_multi(agent, action, actions.choices)
+        else:
+            self._set_discrete(agent, action)
 
     def _set_discrete(self, agent: str, action: Any) -> None:
         n = len(self._layouts[agent].actions.names)
@@ -175,6 +178,16 @@ class Game:
             raise InvalidAction(f"actions[{agent!r}]: {value}, expected 0 <= action < {n}")
         row, i = self._actions[agent]
         row[i] = value
+
+    def _set_multi(self, agent: str, action: Any, choices: tuple[Any, ...]) -> None:
+        values = np.asarray(action)
+        wanted = f"expected {len(choices)} integers, 0 <= action < {list(choices)}"
+        if values.shape != (len(choices),) or values.dtype.kind not in "iu":
+            raise InvalidAction(f"actions[{agent!r}]: {action!r}, {wanted}")
+        if (values < 0).any() or (values >= choices).any():
+            raise InvalidAction(f"actions[{agent!r}]: {values.tolist()}, {wanted}")
+        row, i = self._actions[agent]
+        row[i] = values
 
     def _set_box(self, agent: str, action: Any) -> None:
         space = self.action_spaces[agent]
@@ -288,6 +301,12 @@ class Face:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return game.inside[name]()
 
+    def _of_those_here(self, by_agent: dict[str, Any]) -> dict[str, Any]:
+        """The entries of the agents that were in the game until now."""
+        if len(self.agents) == len(by_agent):
+            return by_agent
+        return {agent: by_agent[agent] for agent in self.agents}
+
     def _require_reset(self, what: str) -> None:
         if not self.game.vector._is_reset:
             raise ResetNeeded(f"{what}: call reset() first")
@@ -297,7 +316,7 @@ class Face:
     @property
     def curriculum_stage(self) -> int:
         """The current stage; it matters only with ``curriculum=True``."""
-        return int(self.game.vector.params["curriculum_stage"])  # type: ignore[arg-type]
+        return int(self.game.vector.params["curriculum_stage"])
 
     def advance_curriculum(self) -> None:
         """Go to the next stage, if there is one."""
@@ -421,13 +440,14 @@ class ParallelFace(Face, ParallelEnv[str, Any, Any]):
             unknown = [repr(name) for name in actions if name not in self.agents]
             raise InvalidAction(f"actions: unknown agent {', '.join(unknown)}")
         self.game.step()
-        terminations, truncations = self.game.terminations(), self.game.truncations()
+        terminations = self._of_those_here(self.game.terminations())
+        truncations = self._of_those_here(self.game.truncations())
         results = (
             self._observations(),
-            self.game.rewards(),
+            self._of_those_here(self.game.rewards()),
             terminations,
             truncations,
-            self.game.infos(),
+            self._of_those_here(self.game.infos()),
         )
         self.agents = [a for a in self.agents if not (terminations[a] or truncations[a])]
         if self.render_mode == "human":
@@ -488,16 +508,24 @@ class AECFace(Face, AECEnv[str, Any, Any]):
         if turn == len(self.agents) - 1:
             self.game.step()
             self.steps += 1
-            self.rewards = self.game.rewards()
-            self.terminations = self.game.terminations()
-            self.truncations = self.game.truncations()
-            self.infos = self.game.infos()
+            self.rewards = self._of_those_here(self.game.rewards())
+            self.terminations = self._of_those_here(self.game.terminations())
+            self.truncations = self._of_those_here(self.game.truncations())
+            self.infos = self._of_those_here(self.game.infos())
+            self._select_first()
         else:
             self._clear_rewards()
         self._cumulative_rewards[agent] = 0
         self._accumulate_rewards()
         if self.render_mode == "human":
             self.render()
+
+    def _select_first(self) -> None:
+        """The next round's first agent; before it, those that leave take their last step."""
+        staying = [a for a in self.agents if not (self.terminations[a] or self.truncations[a])]
+        if staying and len(staying) < len(self.agents):
+            self.agent_selection = staying[0]
+            self._deads_step_first()
 
 
 def _unpickled(env_id: str, parallel: bool) -> Face:
@@ -529,7 +557,7 @@ def _faces(spec: EnvSpec) -> tuple[type[AECFace], type[ParallelFace]]:
 def _setting(name: str, param: Param) -> property:
     """A parameter as the attribute that the original has; to write if the kernel reads it anew."""
 
-    def read(face: Face) -> Value:
+    def read(face: Face) -> Any:
         return face.game.vector.params[name]
 
     def write(face: Face, value: Any) -> None:

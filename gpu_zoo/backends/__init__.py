@@ -23,6 +23,12 @@ class Backend(Protocol):
 
     device: str
 
+    def load(self, program: Program) -> None:
+        """Compile a program, unless that was done before, and launch its kernels from now on."""
+
+    def address(self, native: Any) -> int:
+        """Where a native array lies."""
+
     def allocate(self, nbytes: int) -> int:
         """Allocate the arena, zeroed, and return its address."""
 

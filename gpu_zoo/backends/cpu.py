@@ -44,6 +44,8 @@ def pool() -> ctypes.CDLL:
     library.zoo_pool_run.restype = None
     library.zoo_find_bad_discrete.argtypes = [pointer, i64, ctypes.c_int32]
     library.zoo_find_bad_discrete.restype = i64
+    library.zoo_find_bad_multi.argtypes = [pointer, i64, pointer, ctypes.c_int32]
+    library.zoo_find_bad_multi.restype = i64
     library.zoo_find_bad_box.argtypes = [pointer, i64, ctypes.c_float, ctypes.c_float]
     library.zoo_find_bad_box.restype = i64
     return library
@@ -57,16 +59,10 @@ class CpuBackend:
     def __init__(
         self, program: Program, num_envs: int, as_torch: bool = False, build: str = "plain"
     ) -> None:
-        path = compiler.build_host(compiler.flatten(program), program.spec.name, build)
-        self._library = ctypes.CDLL(str(path))
-        if self._library.zoo_sizeof_io() != program.io.itemsize:
-            raise AssertionError("the compiler and NumPy disagree on the layout of Io")
-        self._entries = {
-            name: ctypes.cast(getattr(self._library, f"zoo_{name}"), ctypes.c_void_p)
-            for name in ("reset", "step", "observe")
-        }
         self._num_envs = num_envs
         self._as_torch = as_torch
+        self._build = build
+        self.load(program)
         # An emulated block already has threads of its own.
         self._threads = 1 if build in ("emulated", "tsan") else num_threads()
         agents_a_tile = program.num_agents * program.tile
@@ -74,6 +70,19 @@ class CpuBackend:
         self._run = pool().zoo_pool_run
         self._arena = np.empty(0, np.uint8)
         self._io = np.zeros((), program.io)
+
+    def load(self, program: Program) -> None:
+        path = compiler.build_host(compiler.flatten(program), program.spec.name, self._build)
+        self._library = ctypes.CDLL(str(path))
+        if self._library.zoo_sizeof_io() != program.io.itemsize:
+            raise AssertionError("the compiler and NumPy disagree on the layout of Io")
+        self._entries = {
+            name: ctypes.cast(getattr(self._library, f"zoo_{name}"), ctypes.c_void_p)
+            for name in ("reset", "step", "observe")
+        }
+
+    def address(self, native: npt.NDArray[Any]) -> int:
+        return native.ctypes.data
 
     def set_block_size(self, threads: int) -> None:
         """Threads an emulated block has; only in builds with ZOO_EMULATE."""

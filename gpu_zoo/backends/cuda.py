@@ -16,10 +16,11 @@ import numpy.typing as npt
 from gpu_zoo import compile as compiler
 from gpu_zoo import nvrtc
 from gpu_zoo.backends import Operation
+from gpu_zoo.ctext import LANE_THREADS
 from gpu_zoo.errors import MissingDependency
-from gpu_zoo.prelude import LANE_THREADS, Program
+from gpu_zoo.prelude import Program
+from gpu_zoo.team import MAX_SLOTS
 
-MAX_BLOCK_THREADS = 256
 INSTALL = "pip install 'gpu-zoo[cuda13]' (or 'gpu-zoo[cuda12]' for CUDA 12)"
 
 
@@ -50,29 +51,49 @@ class CudaBackend:
 
         self._cupy = cupy
         self._as_torch = as_torch
+        self._workspaces: Any = None
         self._index = int(device.partition(":")[2] or 0)
         count = cupy.cuda.runtime.getDeviceCount()
         if self._index >= count:
             raise ValueError(f"device={device!r}: there are {count} CUDA devices")
         self.device = device
-        with cupy.cuda.Device(self._index) as gpu:
-            arch = f"sm_{gpu.compute_capability}"
-            cubin = nvrtc.build_cubin(compiler.flatten(program), program.spec.name, arch)
-            module = cupy.RawModule(path=str(cubin))
-            self._kernels = {
-                name: module.get_function(f"zoo_{name}") for name in ("reset", "step", "observe")
-            }
-        if program.lane:
-            self._grid, self._block = (-(-num_envs // LANE_THREADS),), (LANE_THREADS,)
-        else:
-            warps = -(-program.num_agents // 32)
-            self._grid, self._block = (num_envs,), (min(MAX_BLOCK_THREADS, 32 * warps),)
+        self._num_envs = num_envs
+        self.load(program)
         self._streams: dict[int, Any] = {}
         self._io: Any = None
 
+    def load(self, program: Program) -> None:
+        with self._cupy.cuda.Device(self._index) as gpu:
+            arch = f"sm_{gpu.compute_capability}"
+            cubin = nvrtc.build_cubin(compiler.flatten(program), program.spec.name, arch)
+            # Blocks that wait for each other must all be running.
+            together = program.team.blocks > 1
+            module = self._cupy.RawModule(path=str(cubin), enable_cooperative_groups=together)
+            self._kernels = {
+                name: module.get_function(f"zoo_{name}") for name in ("reset", "step", "observe")
+            }
+            self._block = (program.team.block_threads,)
+            self._grid = (self._blocks(program, self._num_envs, gpu),)
+
+    def _blocks(self, program: Program, num_envs: int, gpu: Any) -> int:
+        team = program.team
+        if program.lane:
+            return -(-num_envs // LANE_THREADS)
+        slots = -(-num_envs // team.per_block)
+        if team.in_memory:
+            slots = min(slots, MAX_SLOTS)
+        if team.blocks > 1:
+            occupancy = self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+            fewest = min(occupancy(k.ptr, team.threads, 0) for k in self._kernels.values())
+            running = fewest * gpu.attributes["MultiProcessorCount"]
+            slots = min(slots, max(1, running // team.blocks))
+        if team.in_memory:
+            self._workspaces = self._zeros(slots * team.workspace)
+        return slots * team.blocks
+
     def allocate(self, nbytes: int) -> int:
         self._arena = self._zeros(nbytes)
-        return self._pointer(self._arena)
+        return self.address(self._arena)
 
     def _zeros(self, nbytes: int) -> Any:
         if self._as_torch:
@@ -82,8 +103,8 @@ class CudaBackend:
         with self._cupy.cuda.Device(self._index):
             return self._cupy.zeros(nbytes, np.uint8)
 
-    def _pointer(self, array: Any) -> int:
-        return int(array.data_ptr() if self._as_torch else array.data.ptr)
+    def address(self, native: Any) -> int:
+        return int(native.data_ptr() if self._as_torch else native.data.ptr)
 
     def view(self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -112,6 +133,8 @@ class CudaBackend:
         return native
 
     def bind(self, io: npt.NDArray[np.void]) -> None:
+        if self._workspaces is not None:
+            io["workspaces"] = self.address(self._workspaces)
         raw = self.native(np.frombuffer(io.tobytes(), np.uint8).copy())
         first = self._io is None
         if first:
@@ -124,7 +147,7 @@ class CudaBackend:
 
     def launch(self, operation: Operation) -> None:
         with self._current_stream():
-            self._kernels[operation](self._grid, self._block, (self._pointer(self._io),))
+            self._kernels[operation](self._grid, self._block, (self.address(self._io),))
 
     def _current_stream(self) -> AbstractContextManager[Any]:
         """CuPy on the device, and on the stream that torch works on if torch owns the arrays."""

@@ -219,19 +219,20 @@ class _Play:
         """Steps, time limit, ends and returns, counted by hand from the published rewards."""
         env, live = self.env, ~over
         self.steps[live] += 1
-        timeout = live & (self.steps >= env.params["max_cycles"])  # type: ignore[operator]
+        limit = env.params[env.spec.time_limit]
+        timeout = live & (self.steps >= limit)
         done = live.copy()
         for name in env.groups:
             truncated = env._views[f"truncations/{name}"]
             terminated = env._views[f"terminations/{name}"]
-            limit = np.broadcast_to(timeout[:, None], truncated.shape)
+            ends = np.broadcast_to(timeout[:, None], truncated.shape)
             self._require(
-                f"truncations/{name}", truncated, truncated == limit, live,
-                f"true at max_cycles={env.params['max_cycles']} steps and nowhere else",
+                f"truncations/{name}", truncated, truncated == ends, live,
+                f"true at {env.spec.time_limit}={limit} steps and nowhere else",
             )  # fmt: skip
             if env.spec.timeout_wins:
                 self._require(
-                    f"terminations/{name}", terminated, ~(terminated & limit), live,
+                    f"terminations/{name}", terminated, ~(terminated & ends), live,
                     "false where truncated",
                 )  # fmt: skip
             done &= (terminated | truncated).all(axis=1)

@@ -41,12 +41,12 @@ class Subject:
             self.spec, num_envs, numerics=self.numerics, **{**settings, **dict(self.params)}
         )
 
-    def limited(self, max_cycles: int) -> Subject:
-        """The same with episodes of at most ``max_cycles`` steps, so that a short play has many."""
-        given = self.spec.resolve(self.params)["max_cycles"]
+    def limited(self, steps: int) -> Subject:
+        """The same with episodes of at most so many steps, so that a short play has many."""
+        name = self.spec.time_limit
+        given = self.spec.resolve(self.params)[name]
         assert isinstance(given, int)
-        limit = min(given, max_cycles)
-        return Subject(self.spec, {**self.params, "max_cycles": limit}, self.numerics)
+        return Subject(self.spec, {**self.params, name: min(given, steps)}, self.numerics)
 
     def failure(self, check: str, problem: str) -> CheckFailed:
         """The error to raise."""
@@ -77,7 +77,10 @@ def random_actions(env: VectorEnv, steps: int, seed: int = 0) -> Arrays:
     actions: Arrays = {}
     for group in env._program.groups:
         shape = (steps, env.num_envs, group.count)
-        if group.actions.box is None:
+        if group.actions.choices is not None:
+            counts = np.array(group.actions.choices)
+            drawn = rng.integers(0, counts, (*shape, len(counts))).astype(np.int32)
+        elif group.actions.box is None:
             drawn = rng.integers(0, len(group.actions.names), shape, np.int32)
         else:
             low, high = group.actions.box

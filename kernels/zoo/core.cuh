@@ -5,7 +5,7 @@
 // It has one of two shapes, chosen when it is compiled:
 //
 //   ZOO_LANE 1   one thread simulates one environment; its agents are a plain loop
-//   ZOO_LANE 0   one block simulates one environment; its threads share the agents
+//   ZOO_LANE 0   a team of threads simulates one environment; they share its agents
 //
 // The rule every kernel obeys, whatever its shape: inside one for_each, iteration i writes only
 // what i owns and reads only what an earlier phase wrote; sync_env() ends a phase.
@@ -41,35 +41,14 @@ typedef unsigned long long u64;
   #endif
 #endif
 
-// Who am I in the block. On a GPU the hardware says; the plain CPU build has one thread a block,
-// for which a barrier has nothing to do; the emulated build has real threads and a real barrier.
+// A bound that is known when the loop is compiled, and small: its variables can be registers.
 #if ZOO_GPU
-  ZOO_FN int zoo_thread() { return (int)threadIdx.x; }
-  ZOO_FN int zoo_threads() { return (int)blockDim.x; }
-  ZOO_FN void zoo_barrier() { __syncthreads(); }
-  #define ZOO_BLOCK_SHARED __shared__
-#elif defined(ZOO_EMULATE)
-  #include "zoo/emulate.cuh"
+  #define ZOO_UNROLL_FULLY _Pragma("unroll")
 #else
-  #define ZOO_BLOCK_SHARED
-  ZOO_FN int zoo_thread() { return 0; }
-  ZOO_FN int zoo_threads() { return 1; }
-  ZOO_FN void zoo_barrier() {}
+  #define ZOO_UNROLL_FULLY
 #endif
 
-#if ZOO_LANE
-  #define ZOO_SHARED  // an environment's variables belong to its one thread
-  #define zoo_first 0
-  #define zoo_stride 1
-  ZOO_FN void sync_env() {}
-  ZOO_FN bool is_first_thread() { return true; }
-#else
-  #define ZOO_SHARED ZOO_BLOCK_SHARED
-  #define zoo_first zoo_thread()
-  #define zoo_stride zoo_threads()
-  ZOO_FN void sync_env() { zoo_barrier(); }
-  ZOO_FN bool is_first_thread() { return zoo_thread() == 0; }
-#endif
+#include "zoo/team.cuh"
 
 // The loop over agents or entities. ZOO_REVERSE (a test build) runs it backwards: a kernel whose
 // iterations lean on each other gives another result there.

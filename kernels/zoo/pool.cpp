@@ -117,6 +117,15 @@ extern "C" int64_t zoo_find_bad_discrete(const int32_t* actions, int64_t count, 
     return -1;
 }
 
+// Index of the first entry outside [0, choices[k]), or -1; entry i is component i % n of an action.
+extern "C" int64_t zoo_find_bad_multi(const int32_t* actions, int64_t count, const int32_t* choices,
+                                      int32_t n) {
+    for (int64_t i = 0; i < count; i += n)
+        for (int32_t k = 0; k < n; ++k)
+            if ((uint32_t)actions[i + k] >= (uint32_t)choices[k]) return i + k;
+    return -1;
+}
+
 // Index of the first number outside [low, high] (NaN is), or -1.
 extern "C" int64_t zoo_find_bad_box(const float* actions, int64_t count, float low, float high) {
     bool good = true;

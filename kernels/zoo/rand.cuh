@@ -3,7 +3,7 @@
 //   ZOO_REFERENCE 0   Philox 4x32-10, a function of (seed, episode, draw)
 //   ZOO_REFERENCE 1   PCG64 as numpy.random.Generator draws from it, bit for bit
 //
-// Both give struct Rng, rng_uniform(r, lo, hi) and rng_integers(r, n). The host fills in an Rng; for
+// Both give struct Rng, rng_uniform(r, lo, hi), rng_integers(r, n) and rng_skipped(r, n). The host fills in an Rng; for
 // PCG64 from numpy.random.PCG64(seed).state, so that no SeedSequence is needed here.
 #pragma once
 #include "zoo/math.cuh"
@@ -60,6 +60,12 @@ ZOO_FN int rng_integers(Rng& r, int n) {
   return (int)(((u64)rng_bits(r) * (u32)n) >> 32);
 }
 
+// The generator `draws` draws on: each agent's thread can start where its own draws do.
+ZOO_FN Rng rng_skipped(Rng r, int draws) {
+  r.draw += (u32)draws;
+  return r;
+}
+
 #else
 
 // The 128 bit state and increment in two halves each, and the half of a 64 bit output that the last
@@ -107,6 +113,12 @@ ZOO_FN u32 rng_bits(Rng& r) {
   r.has_buffer = 1u;
   r.buffer = (u32)(next >> 32);
   return (u32)next;
+}
+
+// The generator `draws` uniform draws on, one by one: in these numerics nobody is in a hurry.
+ZOO_FN Rng rng_skipped(Rng r, int draws) {
+  for (int k = 0; k < draws; ++k) rng_next64(r);
+  return r;
 }
 
 // Generator.uniform(lo, hi).

@@ -32,9 +32,10 @@ ZOO_FN void play_lane(const Io& io, char* tile, int first, int lane, Stage& stag
     load_state(tile, lane, state);
     // g++ gives up on a loop that chooses by what is the same in all its rounds. An environment's
     // number is not, and shifted it is the 0 that makes the parameters look likewise.
-    const Params params = plus_zero(io.params, (first + lane) >> 31);
+    const Params params = plus_zero(params_of(io, first + lane), (first + lane) >> 31);
     const u32* const actions = &stage.actions[0][lane];
-    Env e{io, params, state, scratch, outcome, first + lane, Rng{}, actions};
+    const int time = io.steps[first + lane] + !io.frozen;
+    Env e{io, params, state, scratch, outcome, first + lane, time, Rng{}, actions};
     play(e);
     for_each(i, N_AGENTS) {
         stage.reward[i][lane] = outcome.reward[i];
@@ -58,14 +59,18 @@ ZOO_FN void finish_lane(const Io& io, char* tile, int first, int lane, const Sta
     Outcome outcome;
     load_state(tile, lane, state);
     const int env = first + lane;
-    Env e{io, io.params, state, scratch, outcome, env, Rng{}, nullptr};
+    Env e{io, params_of(io, env), state, scratch, outcome, env, io.steps[env], Rng{}, nullptr};
     const bool rested = rests(io, env);
+    if (!rested) {
+        e.time += !io.frozen;
+        env_survey(e);
+    }
     for_each(i, N_AGENTS) {
         if (rested) continue;
         outcome.reward[i] = stage.reward[i][lane];
         outcome.terminated[i] = (u8)stage.terminated[i][lane];
     }
-    const bool fresh = rested ? rest(e) : conclude(e, io.steps[env] + 1);
+    const bool fresh = rested ? rest(e) : conclude(e);
     if (fresh) begin_episode(e);
     observe(e, io.observations);
     if (fresh) store_state(tile, lane, state, fresh);

@@ -1,0 +1,99 @@
+"""What each environment may have of its own: the state it starts in, and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_zoo.prelude import Program
+from gpu_zoo.spec import Param
+
+
+class Pool(NamedTuple):
+    """Starting states as the kernel reads them.
+
+    Attributes:
+        rows: bytes ``(rows, state_bytes)``, each row a struct ``State``.
+        fields: bit k is set if field k of ``Program.pooled`` is given.
+    """
+
+    rows: npt.NDArray[np.uint8]
+    fields: int
+
+
+def pack_pool(program: Program, states: Mapping[str, Any]) -> Pool:
+    """Check starting states given by field, ``(rows, *shape)`` each, and bring them together.
+
+    Raises:
+        TypeError: not a dict.
+        KeyError: not a field of the state.
+        ValueError: a wrong shape or dtype, no field or row at all, or more rows in one field than
+            in another.
+    """
+    if not isinstance(states, Mapping):
+        raise TypeError(f"reset_pool: {type(states).__name__}, expected a dict by field")
+    known = program.pooled
+    for name in states:
+        if name not in known:
+            raise KeyError(f"reset_pool[{name!r}]: expected one of {', '.join(known)}")
+    given = {name: to_host(values) for name, values in states.items()}
+    counts = {name: len(values) if values.ndim else 0 for name, values in given.items()}
+    rows = max(counts.values(), default=0)
+    if rows == 0:
+        raise ValueError("reset_pool: no states, expected at least one field and one row")
+    packed = np.zeros((rows, program.state_bytes), np.uint8)
+    for name, values in given.items():
+        field = known[name]
+        wanted = (rows, *field.shape)
+        if values.shape != wanted:
+            raise ValueError(f"reset_pool[{name!r}]: shape {values.shape}, expected {wanted}")
+        if values.dtype != field.dtype:
+            raise ValueError(
+                f"reset_pool[{name!r}]: dtype {values.dtype}, expected {field.dtype.name}"
+            )
+        flat = np.ascontiguousarray(values).reshape(rows, -1).view(np.uint8)
+        packed[:, field.offset : field.offset + flat.shape[1]] = flat
+    fields = sum(1 << bit for bit, name in enumerate(known) if name in given)
+    return Pool(packed, fields)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a parameter's value is one for each environment."""
+    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+
+
+def check_each(name: str, param: Param, value: Any, num_envs: int) -> npt.NDArray[Any]:
+    """One value of a parameter for each environment, checked like a single one.
+
+    Returns:
+        A read-only array ``(num_envs,)`` of bool, int64 or float64.
+
+    Raises:
+        TypeError: the wrong kind of values.
+        ValueError: not one for each environment, or one out of range.
+    """
+    values = to_host(value)
+    if values.shape != (num_envs,):
+        raise ValueError(f"{name}: shape {values.shape}, expected ({num_envs},) or one value")
+    kinds = {bool: "b", int: "iu", float: "fiu"}[param.type]
+    if values.dtype.kind not in kinds:
+        raise TypeError(f"{name}: dtype {values.dtype}, expected {param.type.__name__}s")
+    checked: npt.NDArray[Any] = np.array(values, param.type)
+    for env in {int(np.argmin(checked)), int(np.argmax(checked)), _first_nan(checked)}:
+        param.check(f"{name}[{env}]", checked[env].item())
+    checked.flags.writeable = False
+    return checked
+
+
+def _first_nan(values: npt.NDArray[Any]) -> int:
+    return int(np.isnan(values).argmax()) if values.dtype.kind == "f" else 0
+
+
+def to_host(value: Any) -> npt.NDArray[Any]:
+    """A NumPy array of numbers, of a NumPy, CuPy or torch array, or of a list."""
+    if hasattr(value, "get") and not isinstance(value, Mapping):
+        value = value.get()
+    return np.asarray(value.cpu() if hasattr(value, "cpu") else value)

@@ -1,0 +1,1 @@
+"""WarpDrive's environments as plain Python, one module each with a class Rules."""

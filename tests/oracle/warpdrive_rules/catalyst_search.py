@@ -26,9 +26,11 @@ def distance(cell: Sequence[int], other: Sequence[int]) -> float:
 class Rules:
     """A search for a cheap way from ``initial_state`` to ``final_state``.
 
-    Positions are grid cells, x, y and z of each atom in turn. ``en_array`` holds energies in
-    electronvolts by x, y and z - ``z_slab_lower`` of each atom in turn. With one atom that starts
-    at its goal's height, atoms may leave the slab; else a move out of it does not happen.
+    Positions are grid cells: x, y and z of each atom in turn. ``en_array`` holds energies, in the
+    unit of ``ienergy``, by x, y and z - ``z_slab_lower`` of each atom in turn. A single atom whose
+    ``initial_state`` is at its goal's height may leave the slab; else a move out of it does not
+    happen. Two atoms may share a cell. No atom's ``initial_state`` is its goal. The length of an
+    episode is in no observation and no reward.
     """
 
     def __init__(

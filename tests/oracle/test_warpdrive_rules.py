@@ -107,14 +107,24 @@ def test_directions_stay_within_a_turn(facing: float, turn: float, after: float)
     assert rules.y[0] == pytest.approx(4 + 0.25 * ((after == NORTH) - (after == SOUTH)))
 
 
-def test_walls_stop_and_cost_but_do_not_slow_down() -> None:
-    # From 7.5: to 7.75; to 8.25, past the wall; on at 3/4.
-    rules = tag([(7.5, 4), (1, 8)], edge_hit_penalty=-0.5)
+@pytest.mark.parametrize(
+    ("place", "facing", "after"),
+    [
+        ((7.5, 4), EAST, (8, 4)),
+        ((4, 7.5), NORTH, (4, 8)),
+        ((0.5, 4), WEST, (0, 4)),
+        ((4, 0.5), SOUTH, (4, 0)),
+    ],
+)
+def test_walls_stop_and_cost_but_do_not_slow_down(place: Any, facing: float, after: Any) -> None:
+    # 1/2 from the wall: by 1/4; by 1/2, past it; on at 3/4.
+    rules = tag([place, (1, 8)], facing=facing, edge_hit_penalty=-0.5)
     seen = []
     for action in [(1, 0), STAY, STAY]:
         _, got, _ = stay(rules, tagger_0=action)
-        seen.append((rules.x[0], rules.speed[0], got["tagger_0"]))
-    assert seen == [(7.75, 0.25, 0), (8, 0.5, -0.5), (8, 0.75, -0.5)]
+        seen.append((rules.speed[0], got["tagger_0"]))
+    assert seen == [(0.25, 0), (0.5, -0.5), (0.75, -0.5)]
+    assert (rules.x[0], rules.y[0]) == pytest.approx(after)
 
 
 def test_reaching_the_wall_exactly_is_no_hit() -> None:
@@ -200,6 +210,7 @@ def grid(places: list[tuple[int, int]], **params: Any) -> tuple[tag_gridworld.Ru
     [
         # Into the runner's cell: both taggers get it. The runner stays.
         ([(1, 1), (4, 4), (2, 1)], (1, 0, 0), (10, 10, -2)),
+        ([(4, 4), (1, 1), (2, 1)], (0, 1, 0), (10, 10, -2)),
         # Through each other: no tag, a step's cost.
         ([(1, 1), (4, 4), (2, 1)], (1, 0, 2), (-0.01, -0.01, 0.01)),
         # 4 is inside, 5 and -1 are not.

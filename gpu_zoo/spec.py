@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from gymnasium import spaces
 
 RESERVED = ("rng", "steps", "done", "last_lengths")  # get_state() has these besides the fields
 Expr = int | str
-Value = bool | int | float | str | None
+Value = bool | int | float | str | tuple[float, ...] | None
 Numerics = Literal["fast", "reference"]
 Run = tuple[Expr, bool | float]  # how many numbers in a row have which value
 
@@ -64,7 +65,7 @@ class Param:
         """What is accepted, in words, for error messages and tables."""
         if self.choices is not None:
             return "one of " + ", ".join(map(repr, self.choices))
-        text = self.type.__name__
+        text = "numbers" if self.type is tuple else self.type.__name__
         if self.low is not None and self.high is not None:
             text += f" from {self.low:g} to {self.high:g}"
         elif self.low is not None:
@@ -87,6 +88,8 @@ class Param:
             if not self.optional:
                 raise TypeError(wrong)
             return None
+        if self.type is tuple:
+            return self._check_tuple(wrong, value)
         is_bool = isinstance(value, (bool, np.bool_))
         if self.type is bool:
             if not is_bool:
@@ -104,6 +107,11 @@ class Param:
         if not -(2**31) <= number < 2**31:
             raise ValueError(f"{wrong}, below 2**31")
         return number
+
+    def _check_tuple(self, wrong: str, value: Any) -> tuple[float, ...]:
+        if isinstance(value, str) or not all(isinstance(v, Real) for v in value):
+            raise TypeError(wrong)
+        return tuple(float(v) for v in value)
 
 
 @dataclass(frozen=True)

@@ -142,10 +142,18 @@ class VectorEnv:
         self._name_things()
         for name, value in each.items():
             self.set_param(name, value)
-        if reset_pool is None and spec.starts is not None:
-            reset_pool = spec.starts(self.params)
+        if reset_pool is None:
+            reset_pool = self._own_starts()
         if reset_pool is not None:
             self.set_reset_pool(reset_pool)
+
+    def _own_starts(self) -> dict[str, Any] | None:
+        """The pool that the parameters ask for, in the numerics' own precision."""
+        starts = None if self.spec.starts is None else self.spec.starts(self.params)
+        if starts is None:
+            return None
+        fields = self._program.fields
+        return {name: np.asarray(rows, fields[name].dtype) for name, rows in starts.items()}
 
     def _varies(self, name: str, value: Any) -> bool:
         """Whether this is a parameter with a value for each environment."""

@@ -76,6 +76,18 @@ TAG_BRANCHES = {
 ONE_COVERS = {"N": 1, "terminate_on_success": True}
 ONE_CAUGHT = {"terminate_on_success": True, "curriculum": True, "curriculum_stage": 0}
 
+# Small enough for many tags to fall in one step, and for runners to leave before the time is up.
+TAG_CROWD = {
+    "num_taggers": 3, "num_runners": 9, "grid_length": 3.0, "tagging_distance": 0.2,
+    "use_full_observation": False, "num_other_agents_observed": 4, "skill_level_tagger": 1.5,
+    "edge_hit_penalty": -0.5, "step_reward_for_runner": 0.25, "step_penalty_for_tagger": -0.125,
+}  # fmt: skip
+# As in WarpDrive's own configuration, but for the numbers of agents.
+TAG_MANY = {
+    "num_taggers": 10, "num_runners": 60, "grid_length": 20.0, "tagging_distance": 0.05,
+    "use_full_observation": False, "num_other_agents_observed": 10,
+}  # fmt: skip
+
 # Alike for all particle environments: the other kind of actions, and what infos then hold.
 OTHER_KIND = {"continuous_actions": True, "benchmark_data": True}
 # More than 6 agents are matched to their targets by other code, and more than 8 take a block.
@@ -301,6 +313,30 @@ ROWS: dict[str, Row] = {
         ),
         ends_early=(ONE_CAUGHT, TAG_BRANCHES),
         large=({"num_good": 3, "num_adversaries": 6, "num_obstacles": 3},),
+    ),
+    "warpdrive/tag_continuous_v0": Row(
+        reference="oracle.warpdrive_rules.tag_continuous",
+        variants=(
+            TAG_CROWD,
+            {**TAG_CROWD, "num_other_agents_observed": 12, "episode_length": 9},
+            {**TAG_CROWD, "use_full_observation": True, "runner_exits_game_after_tagged": False},
+            {"num_acceleration_levels": 0, "num_turn_levels": 1, "min_turn": 1.0},
+            {**TAG_MANY, "num_other_agents_observed": 20},
+        ),
+        built=(TAG_CROWD,),
+        broken=(
+            ("s.speed[i] + wanted", "s.speed[i] + push"),
+            ("speed > 0 && speed < limit ? wanted : 0", "wanted"),
+            ("s.at_wall[i] = x != inside_x ||", "s.at_wall[i] = x < 0 ||"),
+            ("s.seen[i] = here;", "s.seen[i] = 1;"),
+            ("if (one < best) best = one;", "best = one;"),
+            ("tag < e.t.tags[i]", "tag < (e.t.tags[i] > 0)"),
+            ("if (!out && e.time", "if (e.time"),
+            ("bool out = e.t.left == 0;", "bool out = false;"),
+            ("last = best.found[AT_ONCE - 1];", "last = best.found[0];"),
+        ),
+        ends_early=(TAG_CROWD,),
+        large=(TAG_MANY,),
     ),
 }
 

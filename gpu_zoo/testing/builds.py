@@ -26,7 +26,6 @@ from gpu_zoo.prelude import Program
 from gpu_zoo.spec import EnvSpec, Numerics
 from gpu_zoo.testing.play import CheckSkipped, Subject, random_actions, record
 
-SHAPES = ("lane", "block")
 BLOCK_SIZES = (1, 2, 3, 5, 8)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 SEED = 5
@@ -48,12 +47,17 @@ struct ZooGuard {
 """
 
 
+def shapes_of(spec: EnvSpec) -> tuple[str, ...]:
+    """The shapes that an environment is made for; in several blocks if it may have many agents."""
+    return {"auto": ("lane", "block"), "lane": ("lane",), "block": ("block", "spread")}[spec.shape]
+
+
 def check_builds(
     spec: EnvSpec,
     params: Mapping[str, Any] | None = None,
     *,
     numerics: Iterable[Numerics] = ("fast", "reference"),
-    shapes: Iterable[str] = SHAPES,
+    shapes: Iterable[str] | None = None,
     builds: Iterable[str] = ("reversed", "emulated"),
     block_sizes: Iterable[int] = BLOCK_SIZES,
 ) -> None:
@@ -62,16 +66,18 @@ def check_builds(
     Raises:
         CheckFailed: the first place where a build differs from the plain one.
     """
+    shapes = tuple(shapes or shapes_of(spec))
     for kind in numerics:
         subject = Subject(spec, params or {}, kind).limited(LIMIT)
         _build(subject, [(shape, build) for shape in shapes for build in ("plain", *builds)])
-        env = subject.make(37)
+        count = 37 if "lane" in shapes else 5  # a tile and a part of one, or a block's and more
+        env = subject.make(count)
         actions = random_actions(env, STEPS)
         want = record(env, actions, SEED)
         for shape in shapes:
             for build in ("plain", *builds):
                 for threads in block_sizes if build == "emulated" else (1,):
-                    env = subject.make(37, shape=shape, build=build)
+                    env = subject.make(count, shape=shape, build=build)
                     if build == "emulated":
                         env._backend.set_block_size(threads)  # type: ignore[attr-defined]
                     what = f"{shape} shape, {build}, {threads} threads a block, against plain"
@@ -113,7 +119,7 @@ def check_races(
     params: Mapping[str, Any] | None = None,
     *,
     numerics: Numerics = "fast",
-    shapes: Iterable[str] = SHAPES,
+    shapes: Iterable[str] | None = None,
     timeout: float = 120,
 ) -> None:
     """Run blocks of three real threads under ThreadSanitizer.
@@ -122,7 +128,8 @@ def check_races(
         CheckFailed: a data race, with the kernel's file and line; or threads that wait for ever.
         CheckSkipped: ThreadSanitizer is not to be had here.
     """
-    _run_sanitized("check_races", "tsan", Subject(spec, params or {}, numerics), shapes, timeout)
+    subject = Subject(spec, params or {}, numerics)
+    _run_sanitized("check_races", "tsan", subject, shapes or shapes_of(spec), timeout)
 
 
 def check_bounds(
@@ -130,7 +137,7 @@ def check_bounds(
     params: Mapping[str, Any] | None = None,
     *,
     numerics: Numerics = "fast",
-    shapes: Iterable[str] = SHAPES,
+    shapes: Iterable[str] | None = None,
     builds: Iterable[str] = ("ubsan", "asan"),
     timeout: float = 120,
 ) -> None:
@@ -146,8 +153,9 @@ def check_bounds(
     """
     for build in builds:
         _run_sanitized(
-            "check_bounds", build, Subject(spec, params or {}, numerics), shapes, timeout
-        )
+            "check_bounds", build, Subject(spec, params or {}, numerics),
+            shapes or shapes_of(spec), timeout,
+        )  # fmt: skip
 
 
 def _run_sanitized(
@@ -264,7 +272,7 @@ def check_nvrtc(
         params: its parameters.
         numerics: which of the numerics.
         architectures: which GPUs.
-        shape: ``"lane"`` or ``"block"`` instead of the spec's own.
+        shape: ``"lane"``, ``"block"`` or ``"spread"`` instead of the spec's own.
         allow_stack: bytes of stack frame, spills included, that a kernel may have where there is
             a reason for it.
 

@@ -31,7 +31,7 @@ POISON_LENGTH = -7
 SEED = 11
 # What a step must write wherever the environment moved, and what belongs to the next episode.
 STEP_BUFFERS = ("rewards/", "terminations/", "truncations/", "infos/", "last_", "done")
-EPISODE_BUFFERS = ("observations/", "steps", "episode_returns/", "rng", "state/")
+EPISODE_BUFFERS = ("observations/", "steps", "active/", "episode_returns/", "rng", "state/")
 ZERO_AFTER_RESET = (
     "rewards/", "terminations/", "truncations/", "infos/", "episode_returns/", "steps", "done",
 )  # fmt: skip
@@ -101,6 +101,9 @@ class _Play:
         self.returns: Arrays = {
             name: np.zeros_like(self.env._views[f"episode_returns/{name}"])
             for name in self.env.groups
+        }
+        self.active: Arrays = {
+            name: np.ones_like(self.env._views[f"active/{name}"]) for name in self.env.groups
         }
 
     def run(self, steps: int) -> None:
@@ -230,11 +233,13 @@ class _Play:
                 f"truncations/{name}", truncated, truncated == ends, live,
                 f"true at {env.spec.time_limit}={limit} steps and nowhere else",
             )  # fmt: skip
+            gone = ~self.active[name]
             if env.spec.timeout_wins:
                 self._require(
-                    f"terminations/{name}", terminated, ~(terminated & ends), live,
+                    f"terminations/{name}", terminated, gone | ~(terminated & ends), live,
                     "false where truncated",
                 )  # fmt: skip
+            self._check_gone(name, gone, live)
             done &= (terminated | truncated).all(axis=1)
             # In the order of the steps and in their own precision, as the kernel adds.
             self.returns[name][live] += env._views[f"rewards/{name}"][live]
@@ -246,12 +251,24 @@ class _Play:
         ended = done if self.same_step else over
         self.steps[ended] = 0
         want["steps"] = self.steps
+        for name, active in self.active.items():
+            active[ended] = True
+            want[f"active/{name}"] = active
         for name, total in self.returns.items():
             total[ended] = 0
             want[f"episode_returns/{name}"] = total
         self._equal("not what the rewards and flags add up to", env, want, self.everywhere)
         self.coverage.episodes += int(done.sum())
         self.coverage.terminated += int((done & ~timeout).sum())
+
+    def _check_gone(self, name: str, gone: Array, live: Array) -> None:
+        """Who has left stays terminated and earns nothing; who terminates leaves."""
+        terminated = self.env._views[f"terminations/{name}"]
+        rewards = self.env._views[f"rewards/{name}"]
+        self._require(f"terminations/{name}", terminated, terminated | ~gone, live, "still true")
+        self._require(f"rewards/{name}", rewards, (rewards == 0) | ~gone, live, "0 after the end")
+        if self.env.spec.leaving:
+            self.active[name][live] = (~gone & ~terminated)[live]
 
     def _check_observe(self) -> None:
         """Observing again changes nothing: the observation is the state's, not an old one."""

@@ -267,7 +267,7 @@ ZOO_FN void run(const Io& io, int env) {
   #else
     #define ZOO_ENTRY(name, operation)                                                 \
         extern "C" __global__ void                                                      \
-        __launch_bounds__(ZOO_TEAM_THREADS * ZOO_BLOCK_TEAMS) name(const Io* __restrict__ io) { \
+        name(const Io* __restrict__ io) { \
             const int teams = gridDim.x * ZOO_BLOCK_TEAMS / ZOO_TEAM_BLOCKS;             \
             for (int env = first_env(); env < io->num_envs; env += teams)               \
                 run<operation>(*io, env);                                               \

@@ -11,7 +11,7 @@ from gpu_zoo.testing import check_contract
 @over(DEFAULTS)
 @pytest.mark.parametrize("numerics", ["fast", "reference"])
 def test_a_long_play_keeps_the_contract(case: Case, numerics: str) -> None:
-    limit = case.spec.resolve(case.params)["max_cycles"]
+    limit = case.spec.resolve(case.params)[case.spec.time_limit]
     assert isinstance(limit, int)
     steps = max(600, limit + 100)
     covered = check_contract(case.spec, case.params, numerics=numerics, steps=steps)

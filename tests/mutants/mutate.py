@@ -12,6 +12,9 @@ from gpu_zoo import compile as compiler
 
 ENTRY = "zoo/entry.cuh"
 TILE = "zoo/tile.cuh"
+TEAM = "zoo/team.cuh"
+GRID = "zoo/grid.cuh"
+TAG = "warpdrive/tag_continuous_v0.cu"
 SPREAD = "mpe/simple_spread_v3.cu"
 WORLD = "mpe/world.cuh"
 
@@ -28,6 +31,7 @@ class Mutant:
         settings: arguments of the check.
         params: the environment's parameters.
         slow: takes long to be noticed.
+        env: the environment.
     """
 
     name: str
@@ -37,11 +41,12 @@ class Mutant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=lambda: {"N": 3})
     slow: bool = False
+    env: str = "mpe/simple_spread_v3"
 
     @property
     def control(self) -> str:
         """Mutants with the same one share the run that the real environment must pass."""
-        return f"{self.check.__name__} {dict(self.settings)} {dict(self.params)}"
+        return f"{self.env} {self.check.__name__} {dict(self.settings)} {dict(self.params)}"
 
 
 def mutated_kernels(mutant: Mutant, folder: Path) -> Path:

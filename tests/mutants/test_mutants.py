@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from mutants.mutate import ENTRY, SPREAD, TILE, WORLD, Mutant, mutated_kernels
+from mutants.mutate import (
+    ENTRY,
+    GRID,
+    SPREAD,
+    TAG,
+    TEAM,
+    TILE,
+    WORLD,
+    Mutant,
+    mutated_kernels,
+)
 
 import gpu_zoo
 from gpu_zoo import compile as compiler
@@ -36,7 +46,13 @@ SHAPES = {"numerics": ("fast",), "builds": ()}
 UBSAN = {"shapes": ("lane",), "builds": ("ubsan",)}
 ASAN = {"shapes": ("lane",), "builds": ("asan",)}
 GPU = {"numerics": ("fast",), "architectures": ("sm_90",)}
-AS_IT_ENDED = "stays as it ended, until reset with a mask\n"
+TAG_ENV: dict[str, Any] = {
+    "env": "warpdrive/tag_continuous_v0",
+    "params": {
+        "num_taggers": 3, "num_runners": 9, "grid_length": 3.0, "tagging_distance": 0.2,
+        "use_full_observation": False, "num_other_agents_observed": 4,
+    },
+}  # fmt: skip
 
 MUTANTS = [
     # The contract ------------------------------------------------------------------------------
@@ -85,14 +101,14 @@ MUTANTS = [
     Mutant(
         "a reward comes one step late",
         check_contract,
-        ((ENTRY, "    count_returns(e, steps, done);", """
+        ((ENTRY, "    count_returns(e, done);", """
     static real late[64][N_AGENTS];
     for_each(i, N_AGENTS) {
         const real now = e.outcome.reward[i];
         e.outcome.reward[i] = late[e.env % 64][i];
         late[e.env % 64][i] = now;
     }
-    count_returns(e, steps, done);"""),),
+    count_returns(e, done);"""),),
         "rewards/agent",
         CONTRACT,
     ),
@@ -107,7 +123,7 @@ MUTANTS = [
     Mutant(
         "an episode is one step too long",
         check_contract,
-        ((ENTRY, "timeout = steps >= e.p.max_cycles;", "timeout = steps > e.p.max_cycles;"),),
+        ((ENTRY, "timeout = e.time >= time_limit(e.p);", "timeout = e.time > time_limit(e.p);"),),
         "expected true at max_cycles=25 steps and nowhere else",
         CONTRACT,
     ),
@@ -129,8 +145,8 @@ MUTANTS = [
     Mutant(
         "NEXT_STEP's reset step leaves rewards and flags as they were",
         check_contract,
-        ((ENTRY, AS_IT_ENDED + "    return clear(e);",
-          AS_IT_ENDED + "    e.io.done[e.env] = 0;\n    return true;"),),
+        ((ENTRY, "if (e.io.autoreset != DISABLED) return clear(e);",
+          "if (e.io.autoreset != DISABLED) return !(e.io.done[e.env] = 0);"),),
         "NextStep: environment 0, step 26, ",
         CONTRACT,
     ),
@@ -145,8 +161,9 @@ MUTANTS = [
     Mutant(
         "a finished environment in DISABLED mode moves on",
         check_contract,
-        ((ENTRY, "if (e.io.autoreset == DISABLED) return false;",
-          "if (e.io.autoreset == DISABLED) return conclude(e, e.io.steps[e.env] + 1);"),),
+        ((ENTRY, "if (e.io.autoreset != DISABLED) return clear(e);",
+          "if (e.io.autoreset == DISABLED) return e.time += 1, conclude(e);\n"
+          "    return clear(e);"),),
         "a finished environment in DISABLED mode was stepped",
         CONTRACT,
     ),
@@ -160,17 +177,34 @@ MUTANTS = [
     Mutant(
         "the length of an episode is off by one",
         check_contract,
-        ((ENTRY, "e.io.last_lengths[e.env] = steps;", "e.io.last_lengths[e.env] = steps - 1;"),),
+        ((ENTRY, "e.io.last_lengths[e.env] = e.time;", "e.io.last_lengths[e.env] = e.time - 1;"),),
         "last_lengths: 24, expected 25",
         CONTRACT,
     ),
     Mutant(
         "returns run on into the next episode",
         check_contract,
-        ((ENTRY, "    for_each(i, N_AGENTS) e.io.episode_returns[group_of(i)][e.row(i, 1)] = 0;\n",
-          ""),),
+        ((ENTRY, "        e.io.episode_returns[g][e.row(i, 1)] = 0;\n", ""),),
         "episode_returns/agent[0]",
         CONTRACT,
+    ),
+    Mutant(
+        "who has left earns on",
+        check_contract,
+        ((ENTRY, "        e.outcome.reward[i] = 0;\n        e.outcome.terminated[i] = 1;",
+          "        e.outcome.terminated[i] = 1;"),
+         (TAG, "        e.reward(i) = reward;", "        e.reward(i) = reward + 1;")),
+        "expected 0 after the end",
+        CONTRACT,
+        **TAG_ENV,
+    ),
+    Mutant(
+        "who has left is back in the next step",
+        check_contract,
+        ((ENTRY, "e.io.active[g][e.row(i, 1)] = !e.outcome.terminated[i];", "(void)g;"),),
+        "active/runner",
+        CONTRACT,
+        **TAG_ENV,
     ),
     Mutant(
         "observing changes the state",
@@ -269,6 +303,15 @@ MUTANTS = [
         "block shape, emulated, 2 threads a block, against plain: environment 0, step 1, rewards",
         {**SHAPES, "builds": ("emulated",), "shapes": ("block",), "block_sizes": (1, 2)},
     ),
+    Mutant(
+        "of two that are equally far the registers keep the wrong one",
+        check_builds,
+        ((GRID, "found[k] = one < before ? before : one < found[k] ? one : found[k];",
+          "found[k] = one < before ? before : found[k];"),),
+        "block shape, reversed, 1 threads a block, against plain: environment",
+        {"numerics": ("fast",), "builds": ("reversed",), "shapes": ("block",)},
+        **TAG_ENV,
+    ),
     # Races -------------------------------------------------------------------------------------
     Mutant(
         "no barrier between forces and motion",
@@ -289,7 +332,7 @@ MUTANTS = [
     Mutant(
         "no barrier before all agents' flags are read",
         check_races,
-        ((ENTRY, "    sync_env();\n    bool done = true;", "    bool done = true;"),),
+        ((ENTRY, "    sync_env();\n    return !e.outcome.going;", "    return !e.outcome.going;"),),
         "zoo/entry.cuh:",
         BLOCK,
     ),
@@ -301,6 +344,40 @@ MUTANTS = [
           "    if (!done || e.io.autoreset"),),
         "at zoo/entry.cuh:",
         LANE,
+    ),
+    Mutant(
+        "no barrier between tags and rewards",
+        check_races,
+        ((TAG, "    sync_env();\n\n    for_each(i, N_AGENTS) {\n        real reward",
+          "    for_each(i, N_AGENTS) {\n        real reward"),),
+        "at warpdrive/tag_continuous_v0.cu:",
+        BLOCK,
+        **TAG_ENV,
+    ),
+    Mutant(
+        "threads count without waiting for each other",
+        check_races,
+        ((TEAM, "return __atomic_fetch_add(&sum, more, __ATOMIC_RELAXED);",
+          "return (sum += more) - more;"),),
+        "zoo/team.cuh:",
+        BLOCK,
+        **TAG_ENV,
+    ),
+    Mutant(
+        "two environments of a block share a workspace",
+        check_races,
+        ((ENTRY, "block_workspaces[team_of_block()]", "block_workspaces[0 * team_of_block()]"),),
+        "WARNING: ThreadSanitizer: data race",
+        BLOCK,
+        **TAG_ENV,
+    ),
+    Mutant(
+        "the blocks of an environment do not wait for each other",
+        check_races,
+        ((TEAM, "while ((int)(arrived(team_slot()) - last) < 0) {}", "(void)last;"),),
+        "WARNING: ThreadSanitizer: data race",
+        {"shapes": ("spread",)},
+        **TAG_ENV,
     ),
     Mutant(
         "a barrier that only some threads reach",
@@ -384,7 +461,7 @@ SPEC = gpu_zoo.spec("mpe/simple_spread_v3")
 
 
 def run(mutant: Mutant) -> None:
-    _skip_or(mutant.check, SPEC, mutant.params, **mutant.settings)
+    _skip_or(mutant.check, gpu_zoo.spec(mutant.env), mutant.params, **mutant.settings)
 
 
 def _skip_or(check: Any, *args: Any, **settings: Any) -> None:

@@ -11,6 +11,7 @@ from cases import BUILT, DEFAULTS, LARGE, Case, over
 from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.testing import CheckSkipped, check_bounds, check_builds, check_races
+from gpu_zoo.testing.builds import shapes_of
 from gpu_zoo.testing.play import Array, Arrays, Subject, random_actions, record_on
 
 # Races come first: a barrier that some threads miss would hang the emulated builds.
@@ -25,14 +26,14 @@ def test_no_data_race(case: Case) -> None:
 @over(BUILT, slow=LARGE)
 @pytest.mark.covers("ubsan", "asan")
 def test_no_index_leaves_its_array(case: Case) -> None:
-    _or_skip(check_bounds, case, shapes=("lane",))
+    _or_skip(check_bounds, case, shapes=shapes_of(case.spec)[:1])
 
 
 @over(DEFAULTS)
 @pytest.mark.slow
 @pytest.mark.covers("ubsan", "asan")
-def test_no_index_leaves_its_array_in_the_block_shape(case: Case) -> None:
-    _or_skip(check_bounds, case, shapes=("block",))
+def test_no_index_leaves_its_array_in_the_other_shape(case: Case) -> None:
+    _or_skip(check_bounds, case, shapes=shapes_of(case.spec)[1:])
 
 
 @over(BUILT, slow=LARGE)

@@ -1,0 +1,1 @@
+"""WarpDrive's environments; see one module each."""

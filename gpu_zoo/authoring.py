@@ -120,7 +120,7 @@ def rules_of(text: str, given: str | None = None) -> type[Any] | None:
     path = locate(text)
     if path is None:
         return None
-    beside = path.with_name(f"{_name(path)}_rules.py")
+    beside = path.with_name(f"{_name(path) or path.stem}_rules.py")
     return load_rules(beside) if beside.is_file() else None
 
 
@@ -138,15 +138,14 @@ def _run(path: Path) -> ModuleType:
     """Import a file by its path; its neighbours can be imported by name, as in a script."""
     if not path.is_file():
         raise LoadError(f"{path}: no such file")
-    path = path.resolve()
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
+    file = path.resolve()
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
     # Under its own name, unless that is another module's already.
-    taken = sys.modules.get(path.stem)
-    ours = taken is None or getattr(taken, "__file__", None) == str(path)
-    name = path.stem if ours else f"gpu_zoo author {path}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    taken = sys.modules.get(file.stem)
+    ours = taken is None or getattr(taken, "__file__", None) == str(file)
+    name = file.stem if ours else f"gpu_zoo author {file}"
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -154,20 +153,18 @@ def _run(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise LoadError(f"{_place(path, error)}: {_one_line(error)}") from error
+        line = _line(str(file), error)
+        raise LoadError(f"{path}{line}: {_one_line(error)}") from error
     return module
 
 
-def _place(path: Path, error: Exception) -> str:
-    """The author's line that raised the error."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{path}:{error.lineno}"
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(path)
-    ]
-    return f"{path}:{lines[-1]}" if lines else str(path)
+def _line(file: str, error: Exception) -> str:
+    """The author's line that raised the error, as ``":12"``."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f":{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f":{lines[-1]}" if lines else ""
 
 
 def _one_line(error: Exception) -> str:

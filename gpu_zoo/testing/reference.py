@@ -1,7 +1,7 @@
 """A kernel beside the same rules in plain Python, step by step.
 
-Kernels are fast and hard to read; a class of a few lines of Python is slow and easy to read. Whoever
-writes the rules twice, once each way, finds the mistakes of both.
+A kernel is fast and hard to read; a few lines of Python are slow and easy to read. Whoever writes
+the rules twice, once each way, finds the mistakes of both.
 """
 
 from __future__ import annotations

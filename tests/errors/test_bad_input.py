@@ -782,9 +782,7 @@ def who(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "clang":
         return str(request.param)
     pytest.importorskip("ziglang")
-    monkeypatch.setattr(
-        compiler, "find_compiler", lambda: (sys.executable, "-m", "ziglang", "c++")
-    )
+    monkeypatch.setattr(compiler, "find_compiler", lambda: (sys.executable, "-m", "ziglang", "c++"))
     return "host"
 
 

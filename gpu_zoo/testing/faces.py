@@ -40,7 +40,7 @@ def check_pettingzoo(
     faces = drop_in(spec)
     aec = partial(faces.env, **subject.params)
     parallel = partial(faces.parallel_env, **subject.params)
-    own: Any = importlib.import_module("pettingzoo.test")
+    own = _pettingzoo_tests()
     tests: dict[str, Callable[[], object]] = {
         "parallel_api_test": lambda: own.parallel_api_test(parallel(), num_cycles=num_cycles),
         "api_test": lambda: own.api_test(aec(), num_cycles=num_cycles),
@@ -51,6 +51,12 @@ def check_pettingzoo(
         problem = _problem(test)
         if problem:
             raise subject.failure(CHECK, f"{name}: {problem}")
+
+
+def _pettingzoo_tests() -> Any:
+    with warnings.catch_warnings():  # it imports what it has deprecated itself
+        warnings.simplefilter("ignore")
+        return importlib.import_module("pettingzoo.test")
 
 
 def _problem(test: Callable[[], object]) -> str:

@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 from gpu_zoo import registry
-from gpu_zoo.prelude import Program
 from gpu_zoo.spec import EnvSpec
 
 _VERSIONED = re.compile(r"(?P<name>.+)_v(?P<version>\d+)")
@@ -82,12 +81,11 @@ def load(path: str | Path) -> EnvSpec:
     beside = path.resolve().parent / spec.kernel
     if beside.is_file() and spec.kernel_path != beside:
         spec = replace(spec, kernel=str(beside))
-    try:
-        Program(spec, spec.resolve({}))  # sizes are expressions: do they work out?
-        if registry.ENVIRONMENTS.get(spec.id) is not spec:
+    if registry.ENVIRONMENTS.get(spec.id) is not spec:  # else the file has done it itself
+        try:
             registry.register(spec)
-    except (TypeError, ValueError, KeyError) as error:
-        raise LoadError(f"{path}: {_one_line(error)}") from error
+        except (TypeError, ValueError) as error:
+            raise LoadError(f"{path}: {_one_line(error)}") from error
     return spec
 
 

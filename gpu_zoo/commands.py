@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,8 +17,6 @@ from gpu_zoo.arguments import (
     EnvId,
     File,
     Flag,
-    Name,
-    Names,
     OptionalEnvId,
     Params,
     UserError,
@@ -27,6 +24,7 @@ from gpu_zoo.arguments import (
     parse_params,
     user_errors,
 )
+from gpu_zoo.author_commands import check, new
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.registry import list_ids
 from gpu_zoo.spec import EnvSpec, Numerics
@@ -263,62 +261,6 @@ def _train(env_id: str, given: Sequence[str], resume: Path | None, config: PPOCo
     if entry.render is not None:
         where = shlex.quote(str(config.checkpoint))
         print(f"to see it: gpu-zoo play {shlex.quote(env_id)} --checkpoint {where}")
-    return 0
-
-
-def new(name: Name, *, family: str = "mine") -> int:
-    """Write a small environment of your own that works, to change from there.
-
-    Its folder holds the spec, the kernel, the same rules in plain Python, a test and a page.
-
-    Args:
-        name: what it is called, such as my_env.
-        family: first part of its id.
-    """
-    from gpu_zoo.scaffold import write_environment
-
-    with user_errors():
-        written = write_environment(name, family)
-    for path in written:
-        print(f"wrote {path}")
-    print(f"next: gpu-zoo check {name}")
-    return 0
-
-
-def check(
-    env_id: EnvId,
-    *,
-    rules: str | None = None,
-    only: Names = [],  # noqa: B006
-    params: Params = [],  # noqa: B006
-) -> int:
-    """Check that an environment keeps every promise; exit code 1 if it does not.
-
-    Args:
-        env_id: environment, such as simple_spread_v3, or a file or folder of your own.
-        rules: file.py:Class with the same rules in plain Python, to compare the kernel with; the
-            class Rules of the file ..._rules.py that lies beside a file of your own.
-        only: run this check alone, such as contract; all run else.
-        params: environment parameter.
-    """
-    from gpu_zoo.authoring import rules_of
-    from gpu_zoo.compile import CompileError
-    from gpu_zoo.testing import CHECKS, CheckFailed, check_env
-
-    entry = find_spec(env_id)
-    values = parse_params(entry, params)
-    for name in only:
-        if name not in CHECKS:
-            raise UserError(f"--only {name}: expected one of {', '.join(CHECKS)}")
-    with user_errors():
-        python_rules = rules_of(env_id, rules)
-    try:
-        check_env(entry, values, only or None, rules=python_rules)
-    except CheckFailed:
-        return 1  # the report is printed already
-    except CompileError as error:
-        print(error, file=sys.stderr)
-        return 1
     return 0
 
 

@@ -88,15 +88,15 @@ def _summary(kernel: str, said: str) -> str:
     errors = list(_ERROR.finditer(said))
     own = [error for error in errors if error["file"] == kernel]
     if not errors:
-        return f"{_from_here(kernel)}: error: it did not compile"
+        return f"{from_here(kernel)}: error: it did not compile"
     first = (own or errors)[0]
     for name, declared in _CALLED.items():
         if not own and re.search(rf"\b{name}\b", first["what"]):
-            return f"{_from_here(kernel)}: error: expected a function ZOO_FN void {declared}"
-    return f"{_from_here(first['file'])}:{first['line'] or first['nvline']}: error: {first['what']}"
+            return f"{from_here(kernel)}: error: expected a function ZOO_FN void {declared}"
+    return f"{from_here(first['file'])}:{first['line'] or first['nvline']}: error: {first['what']}"
 
 
-def _from_here(path: str) -> str:
+def from_here(path: str) -> str:
     """The path as one would type it here, if it lies under the current folder."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
@@ -113,7 +113,7 @@ def flatten(program: Program) -> str:
     kernel = program.spec.kernel_path
     text = _flatten_file(kernel, program, seen, (kernel.parent, KERNELS))
     if KERNELS / ENTRY not in seen:  # it would compile, to a library without functions
-        raise CompileError(f'{_from_here(str(kernel))}: error: no #include "{ENTRY}" at its end')
+        raise CompileError(f'{from_here(str(kernel))}: error: no #include "{ENTRY}" at its end')
     return program.flags() + text
 
 

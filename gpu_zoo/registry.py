@@ -12,6 +12,7 @@ import gymnasium
 import pettingzoo
 from gymnasium.vector import AutoresetMode
 
+from gpu_zoo.prelude import Program
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 
@@ -89,7 +90,8 @@ def register(new: EnvSpec) -> None:
 
     Raises:
         TypeError: it is no spec.
-        ValueError: the id is taken, or the kernel file does not exist.
+        ValueError: the id is taken, the kernel file does not exist, or a size in the spec does not
+            work out with default parameters.
     """
     if not isinstance(new, EnvSpec):
         raise TypeError(f"new={new!r}: {type(new).__name__}, expected an EnvSpec")
@@ -102,6 +104,7 @@ def register(new: EnvSpec) -> None:
         raise ValueError(f"id={new.id!r}: already registered")
     if not new.kernel_path.is_file():
         raise ValueError(f"kernel={str(new.kernel)!r}: no such file ({new.kernel_path})")
+    Program(new, new.resolve({}))
     ENVIRONMENTS[new.id] = new
     _tell_pettingzoo(new.id)
 

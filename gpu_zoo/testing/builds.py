@@ -215,8 +215,9 @@ def _first_report(text: str) -> str:
     places: list[str] = []
     for line in lines[start:]:
         match = _KERNEL_LINE.search(line)
-        if match and _EMULATION not in match[0] and match[0] not in places:
-            places.append(match[0])
+        place = compiler.from_here(match[0]) if match else ""
+        if place and _EMULATION not in place and place not in places:
+            places.append(place)
     at = f" at {', '.join(places[:4])}" if places and places[0] not in lines[start] else ""
     return _PROCESS.sub("", lines[start]).strip() + at
 

@@ -159,6 +159,8 @@ class _Duel:
                 for k, agent in enumerate(agents)
                 if agent in self.playing[i]
             }
+            if not given:
+                continue  # nobody is left to ask
             answer = self._ask(self.rules[i].step, given, env=i)
             if not isinstance(answer, tuple) or len(answer) != 3:
                 problem = "step() must return (observations, rewards, terminations)"

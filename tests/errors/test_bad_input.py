@@ -15,7 +15,6 @@ import gymnasium.error
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
-from pettingzoo.env_registry import registration
 
 import gpu_zoo
 from gpu_zoo import VectorEnv, nvrtc, registry
@@ -675,16 +674,6 @@ def test_float64_actions_warn_once() -> None:
 
 
 # Specs, kernels, compilers ------------------------------------------------------------------
-
-
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone after it."""
-    monkeypatch.setattr(registry, "ENVIRONMENTS", dict(registry.ENVIRONMENTS))
-    for name in ("aec_registry", "parallel_registry"):
-        table: dict[str, Any] = getattr(registration, name)
-        for key in list(table):
-            monkeypatch.setitem(table, key, table[key])
 
 
 def own_spec(folder: Path, old: str = "", new: str = "", **changes: Any) -> gpu_zoo.EnvSpec:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,7 +127,7 @@ class _Duel:
         self.tolerances = tolerances
         self.step = 0
         self.env: VectorEnv = subject.make(num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-        self.rules = [self._ask(rules, **self.env.params) for _ in range(num_envs)]
+        self.rules = [self._ask(i, lambda: rules(**self.env.params)) for i in range(num_envs)]
         self.playing: list[list[str]] = [[] for _ in range(num_envs)]
 
     def run(self, steps: int) -> None:
@@ -147,7 +148,7 @@ class _Duel:
         for i in np.flatnonzero(fresh).tolist():
             own = {name: np.array(state[name][i]) for name in self.env.spec.state}
             self.playing[i] = list(self.env.agents)
-            observations = self._ask(self.rules[i].reset, own, env=i)
+            observations = self._ask(i, partial(self.rules[i].reset, own))
             self._compare(i, "observations", observations)
 
     def _advance(self, actions: Arrays, index: int, over: Array) -> None:
@@ -161,7 +162,7 @@ class _Duel:
             }
             if not given:
                 continue  # nobody is left to ask
-            answer = self._ask(self.rules[i].step, given, env=i)
+            answer = self._ask(i, partial(self.rules[i].step, given))
             if not isinstance(answer, tuple) or len(answer) != 3:
                 problem = "step() must return (observations, rewards, terminations)"
                 raise self._failure(i, f"the rules' {problem}")
@@ -202,15 +203,15 @@ class _Duel:
         """What the batch says: by agent, ``(num_envs, ...)``."""
         return self.env._by_agent(name)
 
-    def _ask(self, function: Callable[..., Any], *args: Any, env: int = 0, **params: Any) -> Any:
+    def _ask(self, i: int, function: Callable[[], Any]) -> Any:
         """Call the author's code; an error in it is a finding, with the author's own line."""
         try:
-            return function(*args, **params)
+            return function()
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             text = " ".join(f"{type(error).__name__}: {error}".split())
             place = f"{Path(last.filename).name}:{last.lineno}"
-            raise self._failure(env, f"the rules raised {text} ({place})") from error
+            raise self._failure(i, f"the rules raised {text} ({place})") from error
 
     def _failure(self, i: int, problem: str) -> CheckFailed:
         return self.subject.failure(CHECK, f"environment {i}, step {self.step}, {problem}")

@@ -114,12 +114,12 @@ MISTAKES = {
     "id": (
         'id="mine/my_env_v0"',
         'id="my_env"',
-        "ValueError: id='my_env': expected 'family/name_v0'",
+        "ValueError: id='my_env': expected 'family/",
     ),
     "taken": (
         'id="mine/my_env_v0"',
         'id="mpe/simple_v3"',
-        "ValueError: id='mpe/simple_v3': already",
+        "ValueError: id='mpe/simple_v3': ",
     ),
     "kernel": ('with_suffix(".cu")', 'with_suffix(".cuda")', "my_env_v0.cuda': no such file"),
 }

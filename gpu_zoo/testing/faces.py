@@ -15,7 +15,7 @@ from typing import Any
 from gpu_zoo.compile import CompileError
 from gpu_zoo.errors import MissingDependency
 from gpu_zoo.spec import EnvSpec
-from gpu_zoo.testing.play import CheckFailed, Subject
+from gpu_zoo.testing.play import Subject
 from gpu_zoo.wrappers.pettingzoo import drop_in
 
 CHECK = "check_pettingzoo"
@@ -66,7 +66,7 @@ def _problem(test: Callable[[], object]) -> str:
         with redirect_stdout(quiet), redirect_stderr(quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             test()
-    except (CompileError, MissingDependency, CheckFailed):
+    except (CompileError, MissingDependency):
         raise
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from gpu_zoo.authoring import load, load_rules
-from gpu_zoo.testing import CHECKS, check_contract, check_env, check_reference
+from gpu_zoo.compile import CompileError
+from gpu_zoo.testing import CHECKS, CheckFailed, check_contract, check_env, check_reference
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FOLDER = DOCS / "tutorials" / "predator_prey"
@@ -64,6 +66,26 @@ def test_all_that_the_rules_say_happens() -> None:
     check_reference(spec, CROWDED, rules=Watching)
     assert seen["two at once"] >= 5, seen
     assert check_contract(spec, {}, steps=300).terminated > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("? e.p.regrow :", "? e.p.regrow - 1 :"), ("== FREE) move(e, i);", "== FREE) mover(e, i);")],
+    ids=["a failed check", "an error of the compiler"],
+)
+def test_the_page_quotes_what_is_said(
+    old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(FOLDER, tmp_path / FOLDER.name)
+    monkeypatch.chdir(tmp_path)
+    kernel = Path(FOLDER.name) / "predator_prey_v0.cu"
+    text = kernel.read_text()
+    assert text.count(old) == 1
+    kernel.write_text(text.replace(old, new))
+    with pytest.raises((CheckFailed, CompileError)) as said:
+        check_reference(load(kernel.with_suffix(".py")), rules=rules())
+    quoted = str(said.value).splitlines()[0].split("error: ")[0]
+    assert quoted in PAGE.read_text()
 
 
 def test_the_page_shows_every_section_once_and_in_order() -> None:

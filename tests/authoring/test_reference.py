@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 from authoring.edits import edit
 
+import gpu_zoo
 from gpu_zoo.authoring import load, load_rules
 from gpu_zoo.testing import CheckFailed, CheckSkipped, check_env, check_reference
 
@@ -172,3 +176,31 @@ def test_who_has_terminated_is_out_until_the_next_episode(folder: Path) -> None:
          "e.terminated(i) = distance == 0 && i != 1;")  # fmt: skip
     with pytest.raises(CheckFailed, match=r"terminations\['walker_1'\]: False, expected True"):
         run(folder, rules=load_rules(folder / "alone_rules.py"))
+
+
+class Pendulum:
+    """Gymnasium's own, as rules: another author's, with a box of actions."""
+
+    def __init__(self, **params: Any) -> None:
+        assert set(params) == {"max_cycles", "g"}
+        self.env: Any = gymnasium.make("Pendulum-v1", g=params["g"]).unwrapped
+        self.env.reset(seed=0)
+
+    def reset(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        self.env.state = np.array([state["theta"], state["theta_dot"]])
+        return {"agent_0": self.env._get_obs()}
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        action = actions["agent_0"]
+        assert action.shape == (1,) and action.dtype == np.float32
+        observation, reward, terminated, *_ = self.env.step(action)
+        return tuple({"agent_0": value} for value in (observation, reward, terminated))
+
+
+def test_rules_with_continuous_actions() -> None:
+    spec = gpu_zoo.spec("classic/pendulum_v1")
+    check_reference(spec, {"g": 9.5}, rules=Pendulum)
+    with pytest.raises(CheckFailed, match="the rules raised TypeError"):
+        check_reference(spec, {"g": 9.5}, rules=functools.partial(Pendulum, 1))
+    with pytest.raises(CheckFailed, match=r"step \d+, (observations|rewards)\['agent_0'\]"):
+        check_reference(spec, {"g": 9.5}, rules=lambda **params: Pendulum(**{**params, "g": 10.0}))

@@ -13,9 +13,11 @@ from gpu_zoo.spec import EnvSpec, Param, Value
 
 EnvId = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
 OptionalEnvId = Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 Params = Annotated[
     list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE", name="param")
 ]
+Names = Annotated[list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")]
 File = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -23,6 +25,19 @@ WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 
 class UserError(Exception):
     """A mistake in what the user typed; the message is one line."""
+
+
+def find_spec(text: str) -> EnvSpec:
+    """The environment that the user means: an id, a file or a folder of one's own.
+
+    Raises:
+        UserError: a file or folder that holds no environment.
+        UnknownEnvironment: neither an id nor a file.
+    """
+    from gpu_zoo.authoring import find
+
+    with user_errors():
+        return find(text)
 
 
 def parse_params(entry: EnvSpec, given: Sequence[str]) -> dict[str, Value]:
@@ -35,7 +50,7 @@ def parse_params(entry: EnvSpec, given: Sequence[str]) -> dict[str, Value]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--param {text}: expected NAME=VALUE, such as --param max_cycles=50")
+            raise UserError(f"--param {text}: expected NAME=VALUE, such as --param N=5")
         param = entry.params.get(name)
         values[name] = value if param is None else _parse(param, value)
     with user_errors():

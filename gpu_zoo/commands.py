@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,11 +20,13 @@ from gpu_zoo.arguments import (
     OptionalEnvId,
     Params,
     UserError,
+    find_spec,
     parse_params,
     user_errors,
 )
+from gpu_zoo.author_commands import check, new
 from gpu_zoo.baselines.config import PPOConfig, default_config
-from gpu_zoo.registry import list_ids, spec
+from gpu_zoo.registry import list_ids
 from gpu_zoo.spec import EnvSpec, Numerics
 
 
@@ -31,7 +34,8 @@ def run(argv: Sequence[str]) -> int:
     """Parse the arguments, run the subcommand and return its exit code."""
     commands: dict[str, Callable[..., int]] = {
         "list": list_, "info": info, "train": train_command(argv), "play": play,
-        "render": render, "bench": bench, "doctor": doctor, "source": source,
+        "render": render, "bench": bench, "new": new, "check": check, "doctor": doctor,
+        "source": source,
     }  # fmt: skip
     with user_errors():
         command = tyro.extras.subcommand_cli_from_dict(
@@ -65,13 +69,13 @@ def info(env_id: EnvId, *, params: Params = [], numerics: Numerics = "fast") -> 
     """Show an environment: agents, observations, actions, parameters, reward, state.
 
     Args:
-        env_id: environment, such as simple_spread_v3.
+        env_id: environment, such as simple_spread_v3, or a file or folder of your own.
         params: environment parameter; sizes are shown for these values.
         numerics: numbers of the state: fast is float32, reference is float64.
     """
     from gpu_zoo.describe import show_info
 
-    entry = spec(env_id)
+    entry = find_spec(env_id)
     show_info(entry, entry.resolve(parse_params(entry, params)), numerics)
     return 0
 
@@ -90,7 +94,7 @@ def play(
     """Play episodes in a window or into a file: a trained policy, or random actions.
 
     Args:
-        env_id: environment, such as simple_spread_v3.
+        env_id: environment, such as simple_spread_v3, or a file or folder of your own.
         checkpoint: what gpu-zoo train wrote; without one, actions are random.
         record: write this file instead of opening a window: .gif, .png (animated too) or .mp4.
         episodes: how many.
@@ -101,7 +105,7 @@ def play(
     """
     from gpu_zoo import play as player
 
-    entry = spec(env_id)
+    entry = find_spec(env_id)
     mode = "human" if record is None else "rgb_array"
     if record is None:
         from gpu_zoo.render.screen import require_display
@@ -144,7 +148,7 @@ def render(
     """Write one picture of an environment.
 
     Args:
-        env_id: environment, such as simple_spread_v3.
+        env_id: environment, such as simple_spread_v3, or a file or folder of your own.
         out: the file, such as picture.png.
         checkpoint: what gpu-zoo train wrote; without one, actions are random.
         seed: of the episode.
@@ -156,7 +160,7 @@ def render(
 
     from gpu_zoo import play as player
 
-    entry = spec(env_id)
+    entry = find_spec(env_id)
     if out.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
         raise UserError(f"--out {out}: expected a name that ends in .png, .jpg or .webp")
     env, policy = _open(entry, params, checkpoint, seed, deterministic)
@@ -196,7 +200,7 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
     """The train command; its defaults are those tuned for the environment named in its call."""
     called = argv[0] == "train" and len(argv) > 1 and not argv[1].startswith("-")
     named = argv[1] if called else None
-    tuned = PPOConfig() if named is None else default_config(named)
+    tuned = PPOConfig() if named is None else default_config(find_spec(named).id)
 
     def train(
         env_id: EnvId,
@@ -211,24 +215,24 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
         a new folder, runs/<environment>/<time>/, unless other places are named.
 
         Args:
-            env_id: environment, such as simple_spread_v3; comes first.
+            env_id: environment, such as simple_spread_v3, or a file or folder of your own; comes
+                first.
             params: environment parameter.
             resume: go on from this checkpoint, with its own options.
             config: hyper-parameters.
         """
         if env_id != named:
             raise UserError(f"train: name the environment first: gpu-zoo train {env_id} ...")
-        return _train(spec(env_id), params, resume, config)
+        return _train(env_id, params, resume, config)
 
     return train
 
 
-def _train(entry: EnvSpec, given: Sequence[str], resume: Path | None, config: PPOConfig) -> int:
-    from importlib.util import find_spec
-
+def _train(env_id: str, given: Sequence[str], resume: Path | None, config: PPOConfig) -> int:
+    entry = find_spec(env_id)
     values = parse_params(entry, given)
     for module in ("torch", "tensorboard"):
-        if find_spec(module) is None:
+        if importlib.util.find_spec(module) is None:
             raise UserError(f"train needs {module}: pip install 'gpu-zoo[train]'")
     from gpu_zoo.backends import resolve_device
     from gpu_zoo.baselines import checkpoint, ppo
@@ -254,8 +258,9 @@ def _train(entry: EnvSpec, given: Sequence[str], resume: Path | None, config: PP
     means = next((u.returns for u in reversed(result.curve) if u.returns), dict[str, float]())
     returns = ", ".join(f"{group} {value:.2f}" for group, value in means.items()) or "none yet"
     print(f"{last.env_steps:,} steps in {last.seconds:.0f} s, last mean return: {returns}")
-    where = shlex.quote(str(config.checkpoint))
-    print(f"to see it: gpu-zoo play {entry.name} --checkpoint {where}")
+    if entry.render is not None:
+        where = shlex.quote(str(config.checkpoint))
+        print(f"to see it: gpu-zoo play {shlex.quote(env_id)} --checkpoint {where}")
     return 0
 
 
@@ -288,7 +293,7 @@ def source(
     """Print the whole text that is compiled for an environment.
 
     Args:
-        env_id: environment, such as simple_spread_v3.
+        env_id: environment, such as simple_spread_v3, or a file or folder of your own.
         params: environment parameter.
         numerics: numbers of the state: fast is float32, reference is float64.
         cuda: name the CUDA compiler's options in the first line, not the host compiler's; the text
@@ -298,7 +303,7 @@ def source(
     from gpu_zoo import nvrtc
     from gpu_zoo.prelude import Program
 
-    entry = spec(env_id)
+    entry = find_spec(env_id)
     program = Program(entry, entry.resolve(parse_params(entry, params)), numerics)
     flags = nvrtc.FLAGS if cuda else compiler.HOST_FLAGS
     print(f"// {'nvrtc' if cuda else 'c++'} {shlex.join(flags)}")
@@ -319,7 +324,8 @@ def bench(
     """Measure steps a second, and those of other packages.
 
     Args:
-        env_id: environment, such as simple_spread_v3; none with --family.
+        env_id: environment, such as simple_spread_v3, or a file or folder of your own; none with
+            --family.
         family: measure all environments of a family, such as mpe, and print one table of them.
         peers: also time mpe2, JaxMARL, VMAS and Gymnasium, where they are installed.
         num_envs: batch sizes; 1, 64, 1024, 4096, 16384 and 65536, of a family fewer.
@@ -336,7 +342,7 @@ def bench(
         raise UserError(f"--family {family}: expected one of {', '.join(families)}")
     if num_envs is not None and (not num_envs or min(num_envs) < 1):
         raise UserError(f"--num-envs {' '.join(map(str, num_envs))}: expected positive numbers")
-    entry = None if env_id is None else spec(env_id)
+    entry = None if env_id is None else find_spec(env_id)
     with user_errors("--"):
         resolve_device(device)
     from gpu_zoo.bench import bench as measure

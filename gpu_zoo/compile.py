@@ -25,7 +25,22 @@ from gpu_zoo.errors import MissingDependency
 from gpu_zoo.prelude import Program
 
 KERNELS = Path(gpu_zoo.kernels.__path__[0])
+ENTRY = "zoo/entry.cuh"
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+# As g++ and clang write it, and as NVRTC does.
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:(][^:(\n]*)(?::(?P<line>\d+)(?::\d+)?|\((?P<nvline>\d+)\)): "
+    r"(?:fatal |catastrophic )?error: (?P<what>.*)$",
+    re.MULTILINE,
+)
+# What zoo/entry.cuh calls, and so where a compiler complains if the author's file has it not.
+_CALLED = {
+    "env_reset": "env_reset(Env& e)",
+    "env_step": "env_step(Env& e)",
+    "env_score": "env_score(Env& e)",
+    "env_observe": "env_observe(const Env& e, int i, Row o)",
+    "env_info": "env_info(const Env& e, int i, real* info)",
+}
 
 # No contraction and no fast-math: the CPU and the GPU must round alike.
 # errno and floating-point traps are side effects nobody reads; without them sqrt is one
@@ -51,18 +66,55 @@ HOST_BUILDS: dict[str, tuple[str, ...]] = {
 
 
 class CompileError(RuntimeError):
-    """A kernel did not compile. The message is the compiler's, with the author's own lines."""
+    """A kernel did not compile. The message begins with the first error in the author's own file,
+    as ``path:line: error: ...``; all that the compiler said follows.
+    """
+
+
+def compile_error(compiler: str, source: str, said: str) -> CompileError:
+    """The error to raise where a compiler refused a kernel's flat text.
+
+    Args:
+        compiler: who refused it.
+        source: the text; its first ``#line`` names the author's file.
+        said: the compiler's message.
+    """
+    marker = re.search(r'^#line 1 "(.*)"', source, re.MULTILINE)
+    kernel = marker[1] if marker else "a kernel"
+    return CompileError(f"{_summary(kernel, said)}\n{compiler} failed\n{said.strip()}".strip())
+
+
+def _summary(kernel: str, said: str) -> str:
+    errors = list(_ERROR.finditer(said))
+    own = [error for error in errors if error["file"] == kernel]
+    if not errors:
+        return f"{from_here(kernel)}: error: it did not compile"
+    first = (own or errors)[0]
+    for name, declared in _CALLED.items():
+        if not own and re.search(rf"\b{name}\b", first["what"]):
+            return f"{from_here(kernel)}: error: expected a function ZOO_FN void {declared}"
+    return f"{from_here(first['file'])}:{first['line'] or first['nvline']}: error: {first['what']}"
+
+
+def from_here(path: str) -> str:
+    """The path as one would type it here, if it lies under the current folder."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def flatten(program: Program) -> str:
     """The kernel and all it includes as one text, with ``#line`` markers for the compiler.
 
     Raises:
+        CompileError: the kernel's last line, which includes ``zoo/entry.cuh``, is not there.
         FileNotFoundError: an include that neither lies beside the kernel nor under ``kernels/``.
     """
     seen: set[Path] = set()
     kernel = program.spec.kernel_path
-    return program.flags() + _flatten_file(kernel, program, seen, (kernel.parent, KERNELS))
+    text = _flatten_file(kernel, program, seen, (kernel.parent, KERNELS))
+    if KERNELS / ENTRY not in seen:  # it would compile, to a library without functions
+        raise CompileError(f'{from_here(str(kernel))}: error: no #include "{ENTRY}" at its end')
+    return program.flags() + text
 
 
 def _flatten_file(path: Path, program: Program, seen: set[Path], folders: tuple[Path, ...]) -> str:
@@ -174,7 +226,7 @@ def build_host(source: str, name: str, build: str = "plain", flags: Sequence[str
         run = [*command, "-I", str(KERNELS), str(text), "-o", str(built)]
         done = subprocess.run(run, capture_output=True, text=True)
         if done.returncode != 0:
-            raise CompileError(f"{name}: {' '.join(command[:1])} failed\n{done.stderr.strip()}")
+            raise compile_error(" ".join(find_compiler()), source, done.stderr)
         os.replace(built, target)
     return target
 

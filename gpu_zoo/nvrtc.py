@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from gpu_zoo.compile import CompileError, cached_path
+from gpu_zoo.compile import CompileError, cached_path, compile_error
 from gpu_zoo.errors import MissingDependency
 
 FLAGS = ("--std=c++17", "--fmad=false", "--device-int128", "--ptxas-options=-v", "-lineinfo")
@@ -99,7 +99,7 @@ def compile_cubin(source: str, name: str, arch: str) -> tuple[bytes, str]:
         failed = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
         log = _text(program, "ProgramLog")
         if failed:
-            raise CompileError(f"{name} for {arch}: NVRTC failed\n{log.strip()}")
+            raise compile_error(f"NVRTC for {arch}", source, log)
         return _bytes(program, "CUBIN"), log
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))

@@ -12,6 +12,7 @@ import gymnasium
 import pettingzoo
 from gymnasium.vector import AutoresetMode
 
+from gpu_zoo.prelude import Program
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 
@@ -85,17 +86,26 @@ class UnknownEnvironment(KeyError):
 def register(new: EnvSpec) -> None:
     """Add an environment of your own; its kernel file may lie anywhere on disk.
 
+    A spec with the id and the kernel file of an earlier one takes its place, so that the file that
+    registers it can be run again, say in a notebook.
+
     Raises:
-        ValueError: the id is taken, or the kernel file does not exist.
+        TypeError: it is no spec.
+        ValueError: the id is taken, the kernel file does not exist, or a size in the spec does not
+            work out with default parameters.
     """
     if not isinstance(new, EnvSpec):
         raise TypeError(f"new={new!r}: {type(new).__name__}, expected an EnvSpec")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+_v\d+", new.id):
         raise ValueError(f"id={new.id!r}: expected 'family/name_v0'")
-    if new.id in ENVIRONMENTS:
+    known = ENVIRONMENTS.get(new.id)
+    if known is not None and not (
+        isinstance(known, EnvSpec) and known.kernel_path == new.kernel_path
+    ):
         raise ValueError(f"id={new.id!r}: already registered")
     if not new.kernel_path.is_file():
         raise ValueError(f"kernel={str(new.kernel)!r}: no such file ({new.kernel_path})")
+    Program(new, new.resolve({}))
     ENVIRONMENTS[new.id] = new
     _tell_pettingzoo(new.id)
 

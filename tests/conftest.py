@@ -7,12 +7,24 @@ from typing import Any
 
 import pytest
 from cases import Case
+from pettingzoo.env_registry import registration
 
 import gpu_zoo
+from gpu_zoo import registry
 from gpu_zoo.backends import why_no_cuda
 
 _covered: set[tuple[str, str, str]] = set()  # environment, backend, build
 _left_out: Counter[str] = Counter()
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "ENVIRONMENTS", dict(registry.ENVIRONMENTS))
+    for name in ("aec_registry", "parallel_registry"):
+        table: dict[str, Any] = getattr(registration, name)
+        for key in list(table):
+            monkeypatch.setitem(table, key, table[key])
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,9 +1,10 @@
-"""``python -m gpu_zoo.testing mpe/simple_spread_v3``: run the checks on an environment."""
+"""What the sanitizers watch: the process that ``builds`` starts, not for users.
+
+``gpu-zoo check`` runs the checks.
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
 import pickle
 import sys
 from pathlib import Path
@@ -12,32 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpu_zoo import compile as compiler
-from gpu_zoo.testing import CHECKS, CheckFailed, check_env
 from gpu_zoo.testing.builds import SEED, STEPS, guarded
 from gpu_zoo.testing.play import put_actions, random_actions
 from gpu_zoo.vector import VectorEnv
-
-
-def main() -> int:
-    """Parse the command line; 1 if a check fails."""
-    parser = argparse.ArgumentParser(prog="python -m gpu_zoo.testing", description=__doc__)
-    parser.add_argument("id", nargs="?", help="the environment, such as mpe/simple_spread_v3")
-    parser.add_argument("--params", type=json.loads, default={}, help='JSON, such as {"N": 5}')
-    parser.add_argument("--only", choices=CHECKS, action="append", help="one check; repeatable")
-    parser.add_argument("--race", dest="only", action="append_const", const="races",
-                        help="short for --only races")  # fmt: skip
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.worker:
-        _play(pickle.load(sys.stdin.buffer))
-        return 0
-    if args.id is None:
-        parser.error("which environment?")
-    try:
-        check_env(args.id, params=args.params, only=args.only)
-    except CheckFailed:
-        return 1  # the report is printed already
-    return 0
 
 
 def _play(job: dict[str, Any]) -> None:
@@ -81,4 +59,6 @@ def _separate_buffers(env: VectorEnv) -> list[np.ndarray[Any, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] != ["--worker"]:
+        sys.exit("python -m gpu_zoo.testing is for gpu_zoo's own use: gpu-zoo check ID")
+    _play(pickle.load(sys.stdin.buffer))

@@ -223,8 +223,11 @@ def _first_report(text: str) -> str:
     places: list[str] = []
     for line in lines[start:]:
         match = _KERNEL_LINE.search(line)
-        if match and _EMULATION not in match[0] and match[0] not in places:
-            places.append(match[0])
+        place = compiler.from_here(match[0]) if match else ""
+        if place and _EMULATION not in place and place not in places:
+            places.append(place)
+    # The rules' own lines, of all threads that meet there, before what called them.
+    places.sort(key=lambda place: place.startswith("zoo/"))
     at = f" at {', '.join(places[:4])}" if places and places[0] not in lines[start] else ""
     return _PROCESS.sub("", lines[start]).strip() + at
 
@@ -296,7 +299,7 @@ def check_nvrtc(
             try:
                 _, log = nvrtc.compile_cubin(source, spec.name, arch)
             except compiler.CompileError as error:
-                first = next((x for x in str(error).splitlines() if "error" in x), str(error))
+                first = str(error).splitlines()[0]
                 raise subject.failure("check_nvrtc", f"{arch}: {first}") from None
             found = nvrtc.usage(log)
             if set(found) != {"zoo_reset", "zoo_step", "zoo_observe"}:

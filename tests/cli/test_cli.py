@@ -20,7 +20,9 @@ from gpu_zoo.cli import main
 
 pytest.importorskip("tyro")
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
-COMMANDS = ("list", "info", "train", "play", "render", "bench", "doctor", "source")
+COMMANDS = (
+    "list", "info", "train", "play", "render", "bench", "new", "check", "doctor", "source",
+)  # fmt: skip
 SIZES: list[tuple[str, dict[str, Any]]] = [
     (SPREAD, {}),
     (SPREAD, {"N": 5}),

@@ -15,10 +15,10 @@ import gymnasium.error
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
-from pettingzoo.env_registry import registration
 
 import gpu_zoo
-from gpu_zoo import VectorEnv, registry
+from gpu_zoo import VectorEnv, nvrtc, registry
+from gpu_zoo import compile as compiler
 from gpu_zoo.backends import why_no_cuda
 from gpu_zoo.compile import CompileError
 from gpu_zoo.errors import (
@@ -29,6 +29,7 @@ from gpu_zoo.errors import (
     ResetNeeded,
 )
 from gpu_zoo.mpe import simple_spread_v3
+from gpu_zoo.prelude import Program
 from gpu_zoo.spec import Field
 
 SPREAD = "mpe/simple_spread_v3"
@@ -675,16 +676,6 @@ def test_float64_actions_warn_once() -> None:
 # Specs, kernels, compilers ------------------------------------------------------------------
 
 
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone after it."""
-    monkeypatch.setattr(registry, "ENVIRONMENTS", dict(registry.ENVIRONMENTS))
-    for name in ("aec_registry", "parallel_registry"):
-        table: dict[str, Any] = getattr(registration, name)
-        for key in list(table):
-            monkeypatch.setitem(table, key, table[key])
-
-
 def own_spec(folder: Path, old: str = "", new: str = "", **changes: Any) -> gpu_zoo.EnvSpec:
     """simple_spread with a kernel file of one's own, one place of which may be changed."""
     spread = gpu_zoo.spec(SPREAD)
@@ -707,6 +698,14 @@ def test_register(tmp_path: Path, own_registry: None) -> None:
     assert gpu_zoo.list_ids() == before
     gpu_zoo.register(own_spec(tmp_path))
     assert gpu_zoo.list_ids() == sorted([*before, "mine/mine_v0"])
+    # The same kernel again is the author at work; another one is somebody else's environment.
+    changed = own_spec(tmp_path, summary="Changed.")
+    gpu_zoo.register(changed)
+    assert gpu_zoo.spec("mine/mine_v0") is changed
+    (tmp_path / "other").mkdir()
+    other = own_spec(tmp_path / "other")
+    refused(ValueError, lambda: gpu_zoo.register(other), "id='mine/mine_v0'", "already")
+    assert gpu_zoo.spec("mine/mine_v0") is changed
 
 
 def test_spec_is_no_spec() -> None:
@@ -749,16 +748,67 @@ def test_two_groups_of_one_name(tmp_path: Path) -> None:
     refused(ValueError, make_own(tmp_path, groups=(group, group)), "'agent'", "twice")
 
 
-def test_compile_error_points_at_the_authors_line(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, "zoo_sqrt(nearest)", "zoo_sqroot(nearest)")
-    lines = Path(spec.kernel).read_text().splitlines()
-    line = 1 + next(i for i, text in enumerate(lines) if "zoo_sqroot" in text)
+COMPILERS = {
+    "host": lambda program: compiler.build_host(compiler.flatten(program), "mine"),
+    "nvrtc": lambda program: nvrtc.compile_cubin(compiler.flatten(program), "mine", "sm_90"),
+}
+
+
+def compile_error(spec: gpu_zoo.EnvSpec, who: str) -> list[str]:
+    """The lines of what a compiler says of a kernel that is broken."""
+    if who == "nvrtc":
+        try:
+            nvrtc.library()
+        except ImportError as error:
+            pytest.skip(str(error))
     with pytest.raises(CompileError) as caught:
-        VectorEnv(spec, N)
-    message = str(caught.value)
-    assert message.startswith("mine_v0: ")
-    assert f"{spec.kernel}:{line}:" in message
-    assert "zoo_sqroot" in message
+        COMPILERS[who](Program(spec, spec.resolve({})))
+    return str(caught.value).splitlines()
+
+
+@pytest.fixture(params=["host", "clang", "nvrtc"])
+def who(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "clang":
+        return str(request.param)
+    pytest.importorskip("ziglang")
+    monkeypatch.setattr(compiler, "find_compiler", lambda: (sys.executable, "-m", "ziglang", "c++"))
+    return "host"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("zoo_sqrt(nearest)", "zoo_sqroot(nearest)", "zoo_sqroot"),
+        ("e.t.cover[l] = zoo", "e.t.covr[l] = zoo", "covr"),
+        ("real nearest = ", "struct Point nearest = ", "Point"),
+        ("constexpr real COVER_RADIUS", "#include <no_such>\nconstexpr real RADIUS", "no_such"),
+    ],
+    ids=["name", "member", "type", "include"],
+)
+def test_compile_error_begins_with_the_authors_line(
+    tmp_path: Path, who: str, old: str, new: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = own_spec(tmp_path, old, new)
+    lines = Path(spec.kernel).read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(lines) if new.splitlines()[0] in text)
+    first, *rest = compile_error(spec, who)
+    assert first.startswith(f"{spec.kernel}:{line}: error: ")
+    assert says in first
+    assert len(rest) > 2  # all that the compiler said
+    monkeypatch.chdir(tmp_path)
+    assert compile_error(spec, who)[0].startswith(f"mine.cu:{line}: error: ")
+
+
+def test_a_function_that_is_not_there(tmp_path: Path, who: str) -> None:
+    spec = own_spec(tmp_path, "env_score(Env& e)", "env_scores(Env& e)")
+    wanted = "expected a function ZOO_FN void env_score(Env& e)"
+    assert compile_error(spec, who)[0] == f"{spec.kernel}: error: {wanted}"
+
+
+def test_a_kernel_without_its_last_line(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path, '#include "zoo/entry.cuh"', "")
+    expected = f'{spec.kernel}: error: no #include "zoo/entry.cuh" at its end'
+    assert compile_error(spec, "host") == [expected]
 
 
 def test_compile_error_in_an_included_file(tmp_path: Path) -> None:

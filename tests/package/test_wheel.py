@@ -37,6 +37,8 @@ def test_wheel_holds_all_kernels_under_the_package(wheel: Path) -> None:
     for source in sources:
         assert f"gpu_zoo/{source}" in names
     assert "gpu_zoo/py.typed" in names
+    for template in (ROOT / "gpu_zoo" / "templates").glob("*.*"):
+        assert f"gpu_zoo/templates/{template.name}" in names
     # The repository's top folders must not land in site-packages under their own names.
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"gpu_zoo"}
@@ -51,8 +53,11 @@ def test_wheel_steps_an_environment(wheel: Path, tmp_path: Path) -> None:
         f"assert gpu_zoo.__file__.startswith({str(tmp_path)!r}), gpu_zoo.__file__\n"
         "env = gpu_zoo.make_vec('mpe/simple_tag_v3', num_envs=3)\n"
         "env.reset(seed=0); env.step(); print(env.state().shape)\n"
+        "from gpu_zoo.authoring import load\n"
+        "from gpu_zoo.scaffold import write_environment\n"
+        "write_environment('own'); print(load('own/own_v0.py').id)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "(3, 62)"
+    assert done.stdout.split("\n")[:2] == ["(3, 62)", "mine/own_v0"]

@@ -176,15 +176,15 @@ def evaluate(
         env_id = policy.env_id
     if env_params is None:
         env_params = policy.env_params if policy is not None else {}
-    known = [group.name for group in _layout(env_id, env_params)]
-    if isinstance(random_groups, str) or not set(random_groups) <= set(known):
-        raise ValueError(
-            f"random_groups={random_groups!r}: expected a tuple of names out of {', '.join(known)}"
-        )
-    networks = {} if policy is None else policy.networks
-    networks = {name: net for name, net in networks.items() if name not in random_groups}
     num_envs = min(episodes, MAX_PARALLEL)
     env = gpu_zoo.make_vec(env_id, num_envs, device=device, array="torch", **env_params)
+    if isinstance(random_groups, str) or not set(random_groups) <= set(env.group):
+        raise ValueError(
+            f"random_groups={random_groups!r}: expected a tuple of names "
+            f"out of {', '.join(env.group)}"
+        )
+    trained = {} if policy is None else policy.networks
+    networks = {name: net for name, net in trained.items() if name not in random_groups}
     returns = _play(env, networks, episodes, deterministic, seed).cpu()
     names = [agent for group in env.group.values() for agent in group.agents]
     column = {agent: i for i, agent in enumerate(names)}

@@ -81,7 +81,7 @@ class MultiCategoricalHead(nn.Module):
         self.outputs = sum(self.counts)
 
     def _split(self, logits: Tensor) -> Iterator[tuple[CategoricalHead, Tensor]]:
-        return zip(self.parts, logits.split(self.counts, -1), strict=True)
+        return zip(self.parts, torch.split(logits, self.counts, -1), strict=True)
 
     def sample(self, logits: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """An action and its log-probability, the sum of its components'."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,7 @@ def evaluate(
     env_params: Mapping[str, Any] | None = None,
     device: str = "auto",
     deterministic: bool = False,
+    random_groups: Collection[str] = (),
     seed: int = 2**40,
 ) -> Evaluation:
     """Play whole episodes and average their returns.
@@ -164,6 +165,7 @@ def evaluate(
         env_params: parameters of the environment; by default those the policy was trained with.
         device: where to play.
         deterministic: likeliest instead of sampled actions.
+        random_groups: groups that act uniformly at random instead, such as ``("adversary",)``.
         seed: environment i is seeded with ``seed + i``. The default is far from training's seeds.
     """
     if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 1:
@@ -176,7 +178,14 @@ def evaluate(
         env_params = policy.env_params if policy is not None else {}
     num_envs = min(episodes, MAX_PARALLEL)
     env = gpu_zoo.make_vec(env_id, num_envs, device=device, array="torch", **env_params)
-    returns = _play(env, policy, episodes, deterministic, seed).cpu()
+    if isinstance(random_groups, str) or not set(random_groups) <= set(env.group):
+        raise ValueError(
+            f"random_groups={random_groups!r}: expected a tuple of names "
+            f"out of {', '.join(env.group)}"
+        )
+    trained = {} if policy is None else policy.networks
+    networks = {name: net for name, net in trained.items() if name not in random_groups}
+    returns = _play(env, networks, episodes, deterministic, seed).cpu()
     names = [agent for group in env.group.values() for agent in group.agents]
     column = {agent: i for i, agent in enumerate(names)}
     groups = {
@@ -188,13 +197,17 @@ def evaluate(
 
 
 def _play(
-    env: gpu_zoo.VectorEnv, policy: Policy | None, episodes: int, deterministic: bool, seed: int
+    env: gpu_zoo.VectorEnv,
+    networks: Mapping[str, ActorCritic],
+    episodes: int,
+    deterministic: bool,
+    seed: int,
 ) -> Tensor:
-    """Returns of ``episodes`` episodes, ``(episodes, agents)``."""
+    """Returns of ``episodes`` episodes, ``(episodes, agents)``. Without a network: at random."""
     buffers = list(env.group.items())
     device = buffers[0][1].observations.device
     generator = torch.Generator(device).manual_seed(seed)
-    networks = {} if policy is None else copy.deepcopy(policy.networks)  # .to() works in place
+    networks = {name: copy.deepcopy(net) for name, net in networks.items()}  # .to() is in place
     for network in networks.values():
         network.to(device)
     num_envs, rounds = env.num_envs, -(-episodes // env.num_envs)
@@ -206,11 +219,11 @@ def _play(
     env.reset(seed=seed)
     while bool((played < quota).any()):
         for name, group in buffers:
-            if policy is None:
-                group.actions.copy_(_random_actions(group.action_space, group.actions, generator))
-            else:
+            if name in networks:
                 action = choose(networks[name], group.observations, generator, deterministic)
                 group.actions.copy_(action)
+            else:
+                _act_randomly(group.action_space, group.actions, generator)
         _, _, _, _, infos = env.step()
         counted = infos["_episode"] & (played < quota)
         ended = torch.cat([group.last_returns for _, group in buffers], 1)
@@ -222,9 +235,13 @@ def _play(
     return returns.reshape(-1, len(env.agents))[:episodes]
 
 
-def _random_actions(space: spaces.Space[Any], like: Tensor, generator: torch.Generator) -> Tensor:
+def _act_randomly(space: spaces.Space[Any], into: Tensor, generator: torch.Generator) -> None:
     if isinstance(space, spaces.Discrete):
-        return torch.empty_like(like).random_(0, int(space.n), generator=generator)
-    assert isinstance(space, spaces.Box)
-    low, high = float(np.min(space.low)), float(np.max(space.high))
-    return torch.empty_like(like).uniform_(low, high, generator=generator)
+        into.random_(0, int(space.n), generator=generator)
+    elif isinstance(space, spaces.MultiDiscrete):
+        for k, count in enumerate(space.nvec.tolist()):
+            into[..., k].random_(0, count, generator=generator)
+    else:
+        assert isinstance(space, spaces.Box)
+        low, high = float(np.min(space.low)), float(np.max(space.high))
+        into.uniform_(low, high, generator=generator)

@@ -6,6 +6,7 @@ torch.distributions would validate its arguments, which waits for the device at 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -64,6 +65,48 @@ class CategoricalHead(nn.Module):
         return action
 
 
+class MultiCategoricalHead(nn.Module):
+    """An action for each of several components, drawn independently; the logits lie side by side.
+
+    Actions are int64 of shape ``(..., components)``.
+    """
+
+    action_dtype = torch.int64
+
+    def __init__(self, space: spaces.MultiDiscrete) -> None:
+        super().__init__()
+        self.counts: list[int] = space.nvec.tolist()
+        self.parts = [CategoricalHead(spaces.Discrete(count)) for count in self.counts]
+        self.action_shape: tuple[int, ...] = (len(self.counts),)
+        self.outputs = sum(self.counts)
+
+    def _split(self, logits: Tensor) -> Iterator[tuple[CategoricalHead, Tensor]]:
+        return zip(self.parts, torch.split(logits, self.counts, -1), strict=True)
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """An action and its log-probability, the sum of its components'."""
+        drawn = [part.sample(own, generator) for part, own in self._split(logits)]
+        actions, log_probs = zip(*drawn, strict=True)
+        return torch.stack(actions, -1), torch.stack(log_probs).sum(0)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """The likeliest action."""
+        return torch.stack([part.mode(own) for part, own in self._split(logits)], -1)
+
+    def log_prob_and_entropy(self, logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of ``action``, and the distribution's entropy."""
+        both = [
+            part.log_prob_and_entropy(own, action[..., k])
+            for k, (part, own) in enumerate(self._split(logits))
+        ]
+        log_probs, entropies = zip(*both, strict=True)
+        return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """The action as the environment takes it."""
+        return action
+
+
 class GaussianHead(nn.Module):
     """A box; the actor gives the mean, the standard deviation is learned but sees no observation.
 
@@ -116,7 +159,7 @@ class ActorCritic(nn.Module):
 
     Args:
         obs_size: length of an observation.
-        action_space: Discrete, or a one-dimensional Box.
+        action_space: Discrete, MultiDiscrete or Box, the last two with one dimension.
         hidden: widths of the hidden layers of either MLP.
         generator: draws the initial weights; a CPU generator, so that they do not depend on the
             device.
@@ -153,9 +196,13 @@ class ActorCritic(nn.Module):
         return self.head.log_prob_and_entropy(self.actor(observations), action)
 
 
-def _head(space: spaces.Space[Any]) -> CategoricalHead | GaussianHead:
+def _head(space: spaces.Space[Any]) -> CategoricalHead | MultiCategoricalHead | GaussianHead:
     if isinstance(space, spaces.Discrete):
         return CategoricalHead(space)
+    if isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1:
+        return MultiCategoricalHead(space)
     if isinstance(space, spaces.Box) and len(space.shape) == 1:
         return GaussianHead(space)
-    raise TypeError(f"action_space={space}: expected Discrete or a one-dimensional Box")
+    raise TypeError(
+        f"action_space={space}: expected Discrete, or MultiDiscrete or Box with one dimension"
+    )

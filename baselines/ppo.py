@@ -29,7 +29,7 @@ from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.logger import Logger
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.baselines.rollout import Rollout, advantages, next_values
+from gpu_zoo.baselines.rollout import Rollout, advantages, next_values, normalise
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
@@ -45,7 +45,10 @@ METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples to learn from, one a row: agents, environments and times no longer matter."""
+    """Samples to learn from, one a row: agents, environments and times no longer matter.
+
+    Those of agents that had left the game have weight 0 and count for nothing, all others 1.
+    """
 
     observations: Tensor
     actions: Tensor
@@ -53,18 +56,19 @@ class Batch:
     values: Tensor
     advantages: Tensor
     returns: Tensor
+    weights: Tensor
 
     def __getitem__(self, rows: Tensor) -> Batch:
         return Batch(*(tensor.index_select(0, rows) for tensor in vars(self).values()))
 
 
 def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor, Tensor]:
-    """The loss to descend, and ``METRICS`` as one tensor."""
+    """The loss to descend, and ``METRICS``, means over the samples that count, as one tensor."""
     log_probs, entropy = network.log_prob_and_entropy(batch.observations, batch.actions)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-    policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages).mean()
+    policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages)
 
     values = network.value(batch.observations)
     value_loss = (values - batch.returns).square()
@@ -72,14 +76,13 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
         moved = (values - batch.values).clamp(-config.value_clip, config.value_clip)
         value_loss = torch.max(value_loss, (batch.values + moved - batch.returns).square())
 
-    total = (
-        policy_loss + config.value_coef * value_loss.mean() - config.entropy_coef * entropy.mean()
-    )
     with torch.no_grad():
-        kl = (ratio - 1 - log_ratio).mean()  # an estimate that is never negative
-        cut = ((ratio - 1).abs() > config.clip).float().mean()
-    metrics = (policy_loss, value_loss.mean(), entropy.mean(), kl, cut)
-    return total, torch.stack([metric.detach() for metric in metrics])
+        kl = ratio - 1 - log_ratio  # an estimate that is never negative
+        cut = ((ratio - 1).abs() > config.clip).float()
+    terms = torch.stack([policy_loss, value_loss, entropy, kl, cut])
+    means = (terms * batch.weights).sum(1) / batch.weights.sum().clamp(min=1)
+    total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[2]
+    return total, means.detach()
 
 
 class Learner:
@@ -95,11 +98,21 @@ class Learner:
         )
         self.rollout = Rollout(config.horizon, group, self.network)
         self.return_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.zero = torch.zeros((), device=device)
+
+    def look(self, t: int) -> Tensor:
+        """Note what the group sees: zeros where an agent has left and its row means nothing."""
+        group = self.group
+        return torch.where(
+            group.active.unsqueeze(-1), group.observations, self.zero,
+            out=self.rollout.observations[t],
+        )  # fmt: skip
 
     def act(self, t: int, generator: torch.Generator) -> None:
         """Note what the group sees, and write its actions where the environment reads them."""
         rollout, network = self.rollout, self.network
-        observations = rollout.observations[t].copy_(self.group.observations)
+        observations = self.look(t)
+        rollout.active[t] = self.group.active
         actions, log_probs = network.act(observations, generator)
         rollout.actions[t] = actions
         rollout.log_probs[t] = log_probs
@@ -120,8 +133,7 @@ class Learner:
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
         rollout, config = self.rollout, self.config
-        last = rollout.observations[-1].copy_(self.group.observations)
-        rollout.values[-1] = self.network.value(last)
+        rollout.values[-1] = self.network.value(self.look(config.horizon))
         values = rollout.values[:-1]
         ended = rollout.terminated | rollout.truncated | rollout.done.unsqueeze(-1)
         advantage = advantages(
@@ -133,10 +145,9 @@ class Learner:
             config.gamma,
             config.gae_lambda,
         )
-        normalised = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         rows = (
-            rollout.observations[:-1], rollout.actions, rollout.log_probs,
-            values, normalised, advantage + values,
+            rollout.observations[:-1], rollout.actions, rollout.log_probs, values,
+            normalise(advantage, rollout.active), advantage + values, rollout.active.float(),
         )  # fmt: skip
         return Batch(*(tensor.flatten(0, 2) for tensor in rows))
 

@@ -26,6 +26,7 @@ class Rollout:
         self.log_probs = store(horizon, *lanes)
         self.values = store(horizon + 1, *lanes)
         self.rewards = store(horizon, *lanes)
+        self.active = store(horizon, *lanes, dtype=torch.bool)  # before the step; see GroupBuffers
         self.terminated = store(horizon, *lanes, dtype=torch.bool)
         self.truncated = store(horizon, *lanes, dtype=torch.bool)
         self.done = store(horizon, lanes[0], dtype=torch.bool)  # the environment began anew
@@ -46,18 +47,32 @@ def advantages(
         rewards: of each step.
         values: of the observation before the step.
         next_values: of the observation the step led to, in the same episode.
-        terminated: the episode ended for good, so nothing of worth follows.
+        terminated: the episode ended for good, so nothing of worth follows. The environment's
+            goes on if the agent has left it; its later steps are terminated, too.
         ended: an episode's last step, for whatever reason; nothing flows back over it.
         gamma: discount a step.
         gae_lambda: decay of the sum over steps.
     """
-    deltas = rewards + gamma * next_values * ~terminated - values
+    deltas = rewards + gamma * next_values.masked_fill(terminated, 0) - values
     decay = gamma * gae_lambda * (~ended).to(deltas.dtype)
     result = torch.empty_like(deltas)
     following = torch.zeros_like(deltas[0])
     for t in reversed(range(len(deltas))):
         following = torch.addcmul(deltas[t], decay[t], following, out=result[t])
     return result
+
+
+def normalise(advantages: Tensor, active: Tensor) -> Tensor:
+    """Mean 0 and standard deviation 1 over the active samples, and 0 at all others.
+
+    The others take the place of the mean, which adds nothing to the sum of squares. So shapes are
+    static and no count goes to the host; where all are active, it is the plain formula.
+    """
+    count = active.sum()
+    mean = advantages.masked_fill(~active, 0).sum() / count.clamp(min=1)
+    filled = torch.where(active, advantages, mean)
+    share = (count - 1).clamp(min=1) / (active.numel() - 1)  # exactly 1 where all are active
+    return (filled - mean) / (filled.std() / share.sqrt() + 1e-8)
 
 
 def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:

@@ -82,7 +82,9 @@ def episode(env: Any, policy: Policy, seed: int) -> Iterator[dict[str, float]]:
     returns = dict.fromkeys(env.possible_agents, 0.0)
     yield returns
     while env.agents:
-        observations, rewards, _, _, _ = env.step(policy(observations))
+        # Those that ended with the last step were observed once more, but act no longer.
+        acting = {agent: observations[agent] for agent in env.agents}
+        observations, rewards, _, _, _ = env.step(policy(acting))
         returns = {agent: total + rewards.get(agent, 0.0) for agent, total in returns.items()}
         yield returns
 

@@ -207,6 +207,36 @@ def test_discrete_actions_are_drawn_from_the_softmax() -> None:
     assert int(network.best(observation)) == int(reference.probs.argmax())
 
 
+def test_actions_of_several_components_are_drawn_independently() -> None:
+    counts = [2, 5, 3]
+    network = network_for(spaces.MultiDiscrete(counts))
+    observation, n = torch.linspace(-1, 1, 6), 200_000
+    with torch.no_grad():
+        observations = observation.expand(n, 6)
+        actions, log_probs = network.act(observations, torch.Generator().manual_seed(1))
+        evaluated, entropy = network.log_prob_and_entropy(observations, actions)
+        logits = network.actor(observation).split(counts)
+    references = [torch.distributions.Categorical(logits=own) for own in logits]
+    assert (actions.shape, actions.dtype) == ((n, 3), torch.int64)
+    assert any(float(reference.probs.max()) > 0.5 for reference in references)
+    wanted = sum(ref.log_prob(actions[:, k]) for k, ref in enumerate(references))
+    torch.testing.assert_close(log_probs, wanted)
+    torch.testing.assert_close(evaluated, wanted)
+    torch.testing.assert_close(entropy[0], torch.stack([r.entropy() for r in references]).sum())
+    first, second, third = (reference.probs for reference in references)
+    joint = n * torch.einsum("i,j,k->ijk", first, second, third).flatten()
+    drawn = torch.bincount(actions @ torch.tensor([15, 3, 1]), minlength=30)
+    assert float(((drawn - joint).square() / joint).sum()) < 58  # chi-square, 29: p = 0.001
+    assert network.best(observation).tolist() == [int(r.probs.argmax()) for r in references]
+    assert network.head.to_env(actions) is actions
+
+
+def test_other_action_spaces_are_refused() -> None:
+    for space in (spaces.MultiDiscrete([[2, 3]]), spaces.Box(0, 1, (2, 2)), spaces.MultiBinary(3)):
+        with pytest.raises(TypeError, match="expected Discrete, or MultiDiscrete or Box with one"):
+            network_for(space)
+
+
 def test_continuous_actions_are_a_clipped_gaussian() -> None:
     network = network_for(spaces.Box(0.0, 1.0, (5,), np.float32))
     observations = torch.linspace(-1, 1, 6).expand(50_000, 6)
@@ -233,7 +263,7 @@ def test_loss_is_the_paper_s() -> None:
     actions = torch.randint(0, 5, (n,), generator=g)
     old, values, advantage, returns = (torch.randn(n, generator=g) for _ in range(4))
     old = -1.6 + 0.3 * old
-    batch = ppo.Batch(observations, actions, old, values, advantage, returns)
+    batch = ppo.Batch(observations, actions, old, values, advantage, returns, torch.ones(n))
     config = small(clip=0.1, value_clip=0.2, entropy_coef=0.05, value_coef=0.7)
     total, metrics = ppo.loss(network, batch, config)
     reference = torch.distributions.Categorical(logits=network.actor(observations))
@@ -534,6 +564,21 @@ def test_evaluation_repeats_by_seed(tag_policy: Policy) -> None:
     assert first == again != other
     with pytest.raises(ValueError, match="episodes=0: expected"):
         evaluate(tag_policy, episodes=0)
+
+
+def test_groups_that_act_at_random(tag_policy: Policy) -> None:
+    settings: dict[str, Any] = {"episodes": 50, "seed": 5}
+    trained, random = evaluate(tag_policy, **settings), evaluate(None, TAG, **settings)
+    mixed = evaluate(tag_policy, random_groups=("agent",), **settings)
+    assert mixed not in (trained, random)
+    assert evaluate(tag_policy, random_groups=["agent", "adversary"], **settings) == random
+    assert evaluate(tag_policy, random_groups=(), **settings) == trained
+    names: Any
+    for names in (("agent", "runner"), "agent"):
+        with pytest.raises(ValueError) as caught:
+            evaluate(tag_policy, random_groups=names, **settings)
+        wanted = f"random_groups={names!r}: expected a tuple of names out of adversary, agent"
+        assert str(caught.value) == wanted
 
 
 def test_random_play_in_a_box() -> None:

@@ -89,7 +89,8 @@ class Policy:
             deterministic: the likeliest action instead of a sampled one.
 
         Returns:
-            Agent to int or float32 array ``(size,)``; for a batch to an array ``(batch, ...)``.
+            Agent to int, or to an array ``(components,)``, int64 for MultiDiscrete and float32 for
+            a box; for a batch to an array ``(batch, ...)``.
         """
         actions: dict[str, Any] = {}
         for agent, observation in observations.items():

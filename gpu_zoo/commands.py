@@ -215,8 +215,7 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
         a new folder, runs/<environment>/<time>/, unless other places are named.
 
         Args:
-            env_id: environment, such as simple_spread_v3, or a file or folder of your own; comes
-                first.
+            env_id: environment, such as simple_spread_v3, or a file of your own; comes first.
             params: environment parameter.
             resume: go on from this checkpoint, with its own options.
             config: hyper-parameters.
@@ -324,8 +323,7 @@ def bench(
     """Measure steps a second, and those of other packages.
 
     Args:
-        env_id: environment, such as simple_spread_v3, or a file or folder of your own; none with
-            --family.
+        env_id: environment, such as simple_spread_v3, or a file of your own; none with --family.
         family: measure all environments of a family, such as mpe, and print one table of them.
         peers: also time mpe2, JaxMARL, VMAS and Gymnasium, where they are installed.
         num_envs: batch sizes; 1, 64, 1024, 4096, 16384 and 65536, of a family fewer.

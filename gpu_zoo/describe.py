@@ -98,7 +98,7 @@ def _show_group(
     out.print(f"Group {group.name}: {layout.count} agents, {names}\n")
     title = f"Observation of {group.name}, float32 ({layout.obs_size},)"
     _print_table(out, title, _slices(group.observation, scope))
-    table = _table("index", "action")
+    table = _table("index", "component" if layout.actions.components else "action")
     for index, name in enumerate(layout.actions.names):
         table.add_row(str(index), name)
     _print_table(out, f"Actions of {group.name}, {layout.actions}", table)

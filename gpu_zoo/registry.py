@@ -185,7 +185,7 @@ def make_gym_vec(
         num_envs: number of environments.
         copy: return fresh observation arrays, as Gymnasium does; False returns the kernel's memory.
         autoreset_mode: as for :func:`make_vec`, but Gymnasium's default.
-        max_episode_steps: Gymnasium's name of ``max_cycles``, which goes before it.
+        max_episode_steps: Gymnasium's name of the time limit; the environment's own goes before it.
         **kwargs: as for :func:`make_vec`.
 
     Returns:
@@ -200,7 +200,7 @@ def make_gym_vec(
     from gpu_zoo.wrappers.gymnasium import VectorView
 
     if max_episode_steps is not None:
-        kwargs.setdefault("max_cycles", max_episode_steps)
+        kwargs.setdefault(spec(env_id).time_limit, max_episode_steps)
     batch = make_vec(env_id, num_envs, autoreset_mode=autoreset_mode, **kwargs)
     return VectorView(batch, copy=copy)
 

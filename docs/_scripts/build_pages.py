@@ -67,12 +67,13 @@ def page(spec: EnvSpec) -> Iterator[str]:
     for who, spaces in action_spaces(spec):
         for actions in spaces:
             yield f"{who}`{actions}`:\n"
+            what = "component" if actions.components else "action"
             yield from table(
-                ("index", "action"), [(str(i), f"`{n}`") for i, n in enumerate(actions.names)]
+                ("index", what), [(str(i), f"`{n}`") for i, n in enumerate(actions.names)]
             )
     yield f"## Reward\n\n{spec.reward}.\n"
     ends = f"Termination {spec.ends}" if spec.ends else "Nothing terminates it"
-    yield f"## Episode end\n\nTruncation after `max_cycles` steps. {ends}.\n"
+    yield f"## Episode end\n\nTruncation after `{spec.time_limit}` steps. {ends}.\n"
     yield "## State\n\nWhat `get_state()` returns beside counters and random streams.\n"
     yield from table(
         ("field", "dtype", "shape", "meaning"),

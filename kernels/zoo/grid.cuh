@@ -92,14 +92,15 @@ ZOO_FN void build_grid(const Grid& grid, int n, Present present, X x, Y y) {
   ZOO_FN int agent_of(const Near& n) { return n.agent; }
   ZOO_FN real distance_of(const Near& n) { return n.distance; }
 #else
-  // The bits of the squared distance, which has no sign, before the agent's number.
+  // The bits of the squared distance, which has no sign, before the agent's number, which counts
+  // from 1 here: 0 is less than any agent's.
   typedef u64 Near;
   ZOO_FN Near near(real dx, real dy, int agent) {
-      return (u64)zoo_bits(dx * dx + dy * dy) << 32 | (u32)agent;
+      return (u64)zoo_bits(dx * dx + dy * dy) << 32 | (u32)(agent + 1);
   }
   ZOO_FN Near nearer_than_all() { return 0; }
   ZOO_FN Near nobody() { return ~0ull >> 1; }
-  ZOO_FN int agent_of(Near n) { return (int)(u32)n; }
+  ZOO_FN int agent_of(Near n) { return (int)(u32)n - 1; }
   ZOO_FN real distance_of(Near n) { return zoo_sqrt(zoo_from_bits((u32)(n >> 32))); }
 #endif
 

@@ -148,7 +148,7 @@ def test_starts_differ_unless_asked_for() -> None:
     env.reset(seed=1)
     state = env.get_state()
     assert len(np.unique(state["x"])) > 5400 and len(np.unique(state["y"])) > 5400
-    assert 0 <= state["x"].min() and state["x"].max() <= 10
+    assert state["x"].min() >= 0 and state["x"].max() <= 10
     assert abs(state["x"].mean() - 5) < 0.15  # five standard errors
     quarters, counts = np.unique(state["direction"], return_counts=True)
     np.testing.assert_allclose(quarters, [0, np.pi / 2, np.pi, np.pi * 3 / 2], rtol=1e-6)

@@ -18,6 +18,7 @@ Params = Annotated[
     list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE", name="param")
 ]
 Names = Annotated[list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")]
+RulesClass = Annotated[str | None, tyro.conf.arg(metavar="FILE.PY:CLASS")]
 File = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -74,6 +75,8 @@ def _parse(param: Param, text: str) -> Any:
     if param.optional and text.lower() == "none":
         return None
     try:
+        if param.type is tuple:
+            return tuple(float(number) for number in text.split(","))
         return WORDS[text.lower()] if param.type is bool else param.type(text)
     except (KeyError, ValueError):
         return text

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import tyro
 
 from gpu_zoo.arguments import (
     EnvId,
@@ -13,13 +10,12 @@ from gpu_zoo.arguments import (
     Name,
     Names,
     Params,
+    RulesClass,
     UserError,
     find_spec,
     parse_params,
     user_errors,
 )
-
-RulesClass = Annotated[str | None, tyro.conf.arg(metavar="FILE.PY:CLASS")]
 
 
 def new(name: Name, *, family: str = "mine") -> int:

@@ -17,7 +17,6 @@ from gpu_zoo.arguments import (
     EnvId,
     File,
     Flag,
-    OptionalEnvId,
     Params,
     UserError,
     find_spec,
@@ -26,7 +25,7 @@ from gpu_zoo.arguments import (
 )
 from gpu_zoo.author_commands import check, new
 from gpu_zoo.baselines.config import PPOConfig, default_config
-from gpu_zoo.registry import list_ids
+from gpu_zoo.bench_command import bench
 from gpu_zoo.spec import EnvSpec, Numerics
 
 
@@ -307,49 +306,4 @@ def source(
     flags = nvrtc.FLAGS if cuda else compiler.HOST_FLAGS
     print(f"// {'nvrtc' if cuda else 'c++'} {shlex.join(flags)}")
     print(compiler.flatten(program))
-    return 0
-
-
-def bench(
-    env_id: OptionalEnvId = None,
-    *,
-    family: str | None = None,
-    peers: Flag = False,
-    num_envs: tuple[int, ...] | None = None,
-    seconds: float = 1.0,
-    device: str = "auto",
-    json: File = None,
-) -> int:
-    """Measure steps a second, and those of other packages.
-
-    Args:
-        env_id: environment, such as simple_spread_v3, or a file of your own; none with --family.
-        family: measure all environments of a family, such as mpe, and print one table of them.
-        peers: also time mpe2, JaxMARL, VMAS and Gymnasium, where they are installed.
-        num_envs: batch sizes; 1, 64, 1024, 4096, 16384 and 65536, of a family fewer.
-        seconds: how long a round lasts, about.
-        device: auto, cpu, cuda or cuda:<index>.
-        json: also write all rounds to this file.
-    """
-    from gpu_zoo.backends import resolve_device
-
-    if (env_id is None) == (family is None):
-        raise UserError("bench: expected an environment or --family, one of the two")
-    families = sorted({known.split("/")[0] for known in list_ids()})
-    if family is not None and family not in families:
-        raise UserError(f"--family {family}: expected one of {', '.join(families)}")
-    if num_envs is not None and (not num_envs or min(num_envs) < 1):
-        raise UserError(f"--num-envs {' '.join(map(str, num_envs))}: expected positive numbers")
-    entry = None if env_id is None else find_spec(env_id)
-    with user_errors("--"):
-        resolve_device(device)
-    from gpu_zoo.bench import bench as measure
-    from gpu_zoo.bench import bench_family
-
-    options: dict[str, Any] = {"num_envs": num_envs} if num_envs else {}
-    options |= {"peers": peers, "seconds": seconds, "device": device, "json": json}
-    if entry is not None:
-        measure(entry.id, **options)
-    else:
-        bench_family(str(family), **options)
     return 0

@@ -5,6 +5,6 @@ in turns (ours, peer, ours, peer, ...), so that a machine which slows down while
 both, and a ratio is taken within a turn. What is reported is the median.
 """
 
-from gpu_zoo.bench.race import bench, bench_family
+from gpu_zoo.bench.race import bench, bench_family, bench_sweep
 
-__all__ = ["bench", "bench_family"]
+__all__ = ["bench", "bench_family", "bench_sweep"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from gpu_zoo.bench.timing import Contender
 from gpu_zoo.registry import GYMNASIUM_NAMES, spec
 
+STARTS = 16  # of episodes, used in a cycle
 BATCHES = 8  # pre-drawn batches of random actions, used in a cycle
 EPISODE = 25  # steps after which VMAS, which has no autoreset, is reset
 # Which of mpe2's environments the other packages have, under names made of mpe2's.
@@ -46,10 +48,19 @@ def _draw(space: Any, shape: tuple[int, ...], seed: int) -> Any:
     return rng.uniform(np.asarray(space.low), np.asarray(space.high), shape).astype(np.float32)
 
 
-def ours(env_id: str, num_envs: int, device: str) -> Contender:
+def _steps_at_a_time(env: Any) -> int:
+    """Steps of the least work to time: whole episodes where agents leave, as later steps are less
+    work then than earlier ones.
+    """
+    return int(env.params[env.spec.time_limit]) if env.spec.leaving else BATCHES
+
+
+def ours(
+    env_id: str, num_envs: int, device: str, params: Mapping[str, Any] | None = None
+) -> Contender:
     """The vector environment, stepped on actions that are written to its buffers."""
     gpu_zoo: Any = importlib.import_module("gpu_zoo")
-    env = gpu_zoo.make_vec(env_id, num_envs=num_envs, device=device)
+    env = gpu_zoo.make_vec(env_id, num_envs=num_envs, device=device, **(params or {}))
     env.reset(seed=0)
     cuda = str(env.device).startswith("cuda")
     xp: Any = importlib.import_module("cupy" if cuda else "numpy")
@@ -60,12 +71,13 @@ def ours(env_id: str, num_envs: int, device: str) -> Contender:
         for t in range(BATCHES)
     ]  # fmt: skip
 
+    quantum = _steps_at_a_time(env)
+
     def run(quanta: int) -> None:
-        for _ in range(quanta):
-            for writes in script:
-                for buffer, batch in writes:
-                    buffer[...] = batch
-                env.step()
+        for step in range(quanta * quantum):
+            for buffer, batch in script[step % BATCHES]:
+                buffer[...] = batch
+            env.step()
         if cuda:
             xp.cuda.Device().synchronize()
 
@@ -79,7 +91,7 @@ def ours(env_id: str, num_envs: int, device: str) -> Contender:
     )
     agents = sum(size for _, size in groups)
     return Contender(
-        "gpu_zoo", method, num_envs, agents, BATCHES, run, env.close,
+        "gpu_zoo", method, num_envs, agents, quantum, run, env.close,
         "cuda" if cuda else "cpu", bytes_per_step=moved / num_envs,
     )  # fmt: skip
 
@@ -104,10 +116,47 @@ def _parallel(who: str, env: Any) -> Contender:
     return Contender(who, method, 1, len(agents), len(script), run, env.close)
 
 
-def drop_in(env_id: str, num_envs: int, device: str) -> Contender:
+def drop_in(
+    env_id: str, num_envs: int, device: str, params: Mapping[str, Any] | None = None
+) -> Contender:
     """The stand-in for PettingZoo's environment, in the loop that mpe2 runs in."""
     gpu_zoo: Any = importlib.import_module("gpu_zoo")
-    return _parallel("gpu_zoo drop-in", gpu_zoo.make(env_id))
+    return _parallel("gpu_zoo drop-in", gpu_zoo.make(env_id, **(params or {})))
+
+
+def plain_python(env_id: str, rules: Callable[..., Any], params: Mapping[str, Any]) -> Contender:
+    """The same rules in plain Python, one environment, from starts that our kernel drew."""
+    gpu_zoo: Any = importlib.import_module("gpu_zoo")
+    env = gpu_zoo.make_vec(env_id, STARTS, numerics="reference", **params)
+    env.reset(seed=0)
+    drawn = env.get_state()
+    starts = [{name: drawn[name][i] for name in env.spec.state} for i in range(STARTS)]
+    limit = int(env.params[env.spec.time_limit])
+    script = [
+        {a: _draw(env.single_action_space(a), (1,), 100 * t + i)[0]
+         for i, a in enumerate(env.agents)}
+        for t in range(BATCHES)
+    ]  # fmt: skip
+    known = set(inspect.signature(rules).parameters)
+    game = rules(**{name: value for name, value in env.params.items() if name in known})
+
+    def run(quanta: int) -> None:
+        for episode in range(quanta):
+            game.reset(starts[episode % STARTS])
+            playing = set(env.agents)
+            for step in range(limit):
+                if not playing:  # those that end sooner begin anew, so that all steps are counted
+                    game.reset(starts[step % STARTS])
+                    playing = set(env.agents)
+                actions = script[step % BATCHES]
+                _, _, ended = game.step({agent: actions[agent] for agent in playing})
+                playing -= {agent for agent, out in ended.items() if out}
+
+    method = (
+        f"{rules.__module__}: one environment in one process, whole episodes of random actions "
+        "from starts that gpu_zoo drew"
+    )
+    return Contender("plain Python", method, 1, len(env.agents), limit, run)
 
 
 def _mpe2(name: str, num_envs: int, device: str) -> Contender:

@@ -6,6 +6,7 @@ import importlib
 import os
 import platform
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distributions
 from pathlib import Path
@@ -132,13 +133,20 @@ def print_report(rows: list[Contender], report: Report) -> None:
 
 
 def make_report(
-    env_id: str, rows: list[Contender], notes: list[str], seconds: float, load: float
+    env_id: str,
+    rows: list[Contender],
+    notes: list[str],
+    seconds: float,
+    load: float,
+    params: Mapping[str, Any],
 ) -> Report:
     """All that is known of a run on one environment, for JSON and for printing."""
     mine = next(row for row in reversed(rows) if row.who == "gpu_zoo")
+    shown = ", ".join(f"{name}={value}" for name, value in params.items())
     return {
         "env_id": env_id,
-        "title": f"{env_id}: median of rounds of about {seconds} s",
+        "title": f"{env_id}({shown}): median of rounds of about {seconds} s",
+        "params": dict(params),
         "machine": _machine(mine.device == "cuda", load),
         "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
         "notes": [*notes, _memory_note(mine), _company_note(rows)],
@@ -177,6 +185,24 @@ def print_family(reports: list[Report], beside: int) -> None:
         cells += [_ratio(report, *rival) for rival in rivals]
         table.add_row(report["env_id"], *cells)
     _console().print(table)
+
+
+def print_sweep(name: str, values: Sequence[Any], reports: list[Report]) -> None:
+    """Rates by batch size, a line for each value of a parameter, and what an agent's step takes."""
+    console, sizes = _console(), [row["num_envs"] for row in reports[0]["rows"]]
+    for title in ("machine", "versions"):
+        found = reports[0][title].items()
+        console.print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in found))
+    table = _table(f"env-steps/s by batch size; ns of an agent's step at {sizes[-1]:,}")
+    for column in ("agents", *(f"{n:,}" for n in sizes), "ns"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for value, report in zip(values, reports, strict=True):
+        rows = report["rows"]
+        rates = [_short(row["env_steps_per_s"]) for row in rows]
+        each = 1e9 / rows[-1]["agent_steps_per_s"]
+        table.add_row(f"{name}={value}", str(rows[0]["num_agents"]), *rates, f"{each:.0f}")
+    console.print(table)
+    console.print("- " + reports[0]["rows"][0]["method"])
 
 
 def _ratio(report: Report, who: str, peer: str, num_envs: int) -> str:

@@ -229,7 +229,7 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["bench", SPREAD, "--num-envs", "0"], "--num-envs 0"),
         (["bench"], "an environment or --family"),
         (["bench", SPREAD, "--family", "mpe"], "an environment or --family"),
-        (["bench", "--family", "mep"], "--family mep: expected one of classic, mpe"),
+        (["bench", "--family", "mep"], "--family mep: expected one of classic, mpe, warpdrive"),
         (["bench", SPREAD, "--device", "cuda:999"], "cuda:999"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -516,6 +516,7 @@ def test_bench_is_handed_its_options(
     )  # fmt: skip
     assert code == 0
     options = {"peers": True, "num_envs": (1, 64), "seconds": 0.5, "device": "cpu", "json": json}
+    options |= {"params": {}, "rules": None}
     assert calls == [((TAG,), options)]
 
 
@@ -532,6 +533,62 @@ def test_bench_of_a_family_prints_a_line_an_environment(run: Any, tmp_path: Path
         assert re.search(rf"^ {report['env_id']} +[\d.]+[kM]? +[\d.]+[kM]? +- +- +-", table, re.M)
         batches = {row["num_envs"] for row in report["rows"] if row["who"] == "gpu_zoo"}
         assert batches == {1, 3}
+
+
+RULES = str(Path(__file__).parents[1] / "oracle" / "warpdrive_rules" / "tag_continuous.py")
+QUICK = ("--seconds", "0.01", "--device", "cpu", "--param", "episode_length=5")
+
+
+def test_bench_beside_plain_python(run: Any, tmp_path: Path) -> None:
+    """Whole episodes, of both, and the ratio of the two."""
+    json = tmp_path / "out.json"
+    options = ("--rules", RULES, "--num-envs", "1", "8", *QUICK, "--json", str(json))
+    code, out, _ = run("bench", "tag_continuous_v0", *options)
+    assert code == 0
+    assert "plain Python" in out and "episode_length=5" in out
+    rows = loads(json.read_text())["rows"]
+    plain = rows[-1]
+    assert (plain["who"], plain["num_envs"], plain["beside"]) == ("plain Python", 1, "gpu_zoo at 8")
+    mine = next(row for row in rows if row["who"] == "gpu_zoo" and row["num_envs"] == 8)
+    assert plain["quantum"] == mine["quantum"] == 5
+    ratios = [a / b for a, b in zip(mine["rates"], plain["rates"], strict=True)]
+    assert plain["ratios"] == pytest.approx(ratios)
+
+
+def test_bench_sweeps_a_parameter(run: Any, tmp_path: Path) -> None:
+    json = tmp_path / "out.json"
+    options = ("--sweep", "num_runners=2,7", "--num-envs", "1", "3", *QUICK, "--json", str(json))
+    code, out, _ = run("bench", "tag_continuous_v0", *options)
+    assert code == 0
+    assert re.search(r"^ num_runners=2 +3 ", out, re.M)
+    assert re.search(r"^ num_runners=7 +8 ", out, re.M)
+    reports = loads(json.read_text())
+    assert [report["params"]["num_runners"] for report in reports] == [2, 7]
+    assert [[row["num_envs"] for row in report["rows"]] for report in reports] == [[1, 3]] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--sweep", "runners=1"), "no parameter 'runners'"),
+        (("--sweep", "num_runners=1,x"), "num_runners='x': expected int of at least 1"),
+        (("--sweep", "num_runners=1", "--peers"), "--sweep: not with --peers or --rules"),
+        (("--rules", "nowhere.py"), "nowhere.py: no such file"),
+        (("--param", "seed=-1"), "seed=-1: expected int of at least 0 or None"),
+    ],
+)
+def test_bad_options_of_bench(run: Any, options: tuple[str, ...], message: str) -> None:
+    code, _, err = run("bench", "tag_continuous_v0", *options)
+    assert code == 2
+    assert message in err and err.count("\n") == 1
+
+
+def test_parameters_of_many_numbers_are_typed_with_commas(run: Any) -> None:
+    where = ("--param", "starting_location_x=1,2.5", "--param", "starting_location_y=3,4")
+    _, out, _ = run("info", "tag_continuous_v0", "--param", "num_runners=1", *where)
+    assert "(1.0, 2.5)" in out
+    code, _, err = run("info", "tag_continuous_v0", "--param", "starting_location_x=here")
+    assert code == 2 and "starting_location_x='here': expected numbers or None" in err
 
 
 DOCTOR = "import sys; from gpu_zoo.cli import main; sys.exit(main(['doctor']))"

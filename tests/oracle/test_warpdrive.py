@@ -60,7 +60,7 @@ def test_broken_rules_are_caught(env_id: str, old: str, new: str) -> None:
 def test_fast_numerics_stay_close(case: Case) -> None:
     """One step from the same state, which float32 holds; a few fall on the other side of a border.
 
-    Such as whether a speed is at its limit, who is nearer, or whether an angle is 0 or a whole turn.
+    Such as whether a speed is at its limit, who is nearer, or whether an angle is 0 or a turn.
     """
     fast, reference = (
         gpu_zoo.make_vec(case.id, 64, numerics=numerics, autoreset_mode="disabled", **case.params)

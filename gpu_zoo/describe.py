@@ -46,11 +46,10 @@ def show_info(entry: EnvSpec, params: Mapping[str, Value], numerics: Numerics) -
     """Print all that derives from a spec, with sizes for these parameters."""
     out = console()
     program = Program(entry, params, numerics)
-    threads = _threads(program)
     out.print(f"{entry.id}: {entry.summary}")
     if entry.reference:
         out.print(f"follows {entry.reference}")
-    out.print(f"kernel {entry.kernel_path}; on a GPU {threads} an environment\n")
+    out.print(f"kernel {entry.kernel_path}; on a GPU {program.who} an environment\n")
     _print_table(out, "Parameters", _parameters(entry, params))
     named = {group.name: group for group in entry.groups}
     for layout in program.groups:
@@ -66,18 +65,6 @@ def show_info(entry: EnvSpec, params: Mapping[str, Value], numerics: Numerics) -
             out.print(title)
             for line in lines:
                 out.print(f"  {line}")
-
-
-def _threads(program: Program) -> str:
-    """Who simulates an environment on a GPU, in words."""
-    team = program.team
-    if program.lane:
-        return "one thread"
-    if team.blocks > 1:
-        return f"{team.blocks} blocks of {team.threads} threads"
-    if team.per_block > 1:
-        return f"{team.threads} threads of a block"
-    return f"one block of {team.threads} threads"
 
 
 def _parameters(entry: EnvSpec, params: Mapping[str, Value]) -> Table:

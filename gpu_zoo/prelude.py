@@ -118,6 +118,11 @@ class Program:
         return struct
 
     @property
+    def who(self) -> str:
+        """Who simulates an environment on a GPU, in words."""
+        return "one thread" if self.lane else str(self.team)
+
+    @property
     def pooled(self) -> dict[str, StateField]:
         """The fields that a pool of starts may hold: all but random number generators."""
         return {n: f for n, f in self.fields.items() if self.spec.state[n].dtype != "rng"}

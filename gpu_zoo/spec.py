@@ -70,6 +70,8 @@ class Param:
             text += f" from {self.low:g} to {self.high:g}"
         elif self.low is not None:
             text += f" of at least {self.low:g}"
+        elif self.high is not None:
+            text += f" of at most {self.high:g}"
         return text + (" or None" if self.optional else "")
 
     def check(self, name: str, value: Any) -> Value:

@@ -33,6 +33,13 @@ class Team:
     blocks: int
     workspace: int
 
+    def __str__(self) -> str:
+        if self.blocks > 1:
+            return f"{self.blocks} blocks of {self.threads} threads"
+        if self.per_block > 1:
+            return f"{self.threads} threads of a block"
+        return f"one block of {self.threads} threads"
+
     @property
     def in_memory(self) -> bool:
         """Whether the workspace lies in global memory: shared memory is one block's, and small."""

@@ -9,6 +9,7 @@ On an environment's page only the text between the two markers is generated; pro
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import gpu_zoo
 from gpu_zoo.prelude import Program
 from gpu_zoo.registry import GYMNASIUM_NAMES
-from gpu_zoo.spec import Actions, EnvSpec, Group, Param, Value, ranges
+from gpu_zoo.spec import Actions, EnvSpec, Expr, Group, Param, Slice, Value, ranges
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
@@ -48,7 +49,7 @@ def page(spec: EnvSpec) -> Iterator[str]:
             ("agents", ", ".join(f"`{agent}`" for agent in program.agents)),
             ("actions", "; ".join(f"{who}{kinds(acts)}" for who, acts in action_spaces(spec))),
             ("observations", " and ".join(f"`({g.obs_size},)`" for g in layouts.values())),
-            ("shape of parallelism", "one thread" if program.lane else "one block"),
+            ("shape of parallelism", program.who),
             ("state", f"{program.state_bytes} bytes in fast numerics"),
             ("follows", spec.reference),
             ("rules", f"`kernels/{spec.kernel}`"),
@@ -61,8 +62,10 @@ def page(spec: EnvSpec) -> Iterator[str]:
         [parameter(name, param) for name, param in spec.params.items()],
     )
     yield "## Observations\n"
-    for group in spec.groups:
-        yield from observation(spec, group, params)
+    for name, size in named_sizes(spec):
+        yield f"`{name}` is `{size}`.\n"
+    for group, who in alike(spec):
+        yield from observation(spec, group, who, params)
     yield "## Actions\n"
     for who, spaces in action_spaces(spec):
         for actions in spaces:
@@ -120,7 +123,8 @@ def usage(spec: EnvSpec) -> Iterator[str]:
         yield f'envs = gpu_zoo.make_vec("{spec.id}", num_envs=4096)'
         yield "```\n"
         return
-    yield f"from gpu_zoo.{spec.family} import {spec.name}  # stands in for the original's module"
+    drop_in = "  # stands in for the original's module" * (spec.family == "mpe")
+    yield f"from gpu_zoo.{spec.family} import {spec.name}{drop_in}"
     yield ""
     yield f"env = {spec.name}.parallel_env()"
     yield ""
@@ -135,7 +139,25 @@ def parameter(name: str, param: Param) -> tuple[str, ...]:
     return (f"`{name}`", f"`{param.default!r}`", param.accepts, param.doc, WHERE[param.at])
 
 
-def observation(spec: EnvSpec, group: Group, params: Mapping[str, Value]) -> Iterator[str]:
+def named_sizes(spec: EnvSpec) -> list[tuple[str, Expr]]:
+    """The constants by which observations' lengths are given."""
+    sizes = " ".join(str(part.size) for g in spec.groups for part in g.observation.values())
+    return [item for item in spec.constants.items() if re.search(rf"\b{item[0]}\b", sizes)]
+
+
+def alike(spec: EnvSpec) -> Iterator[tuple[Group, str]]:
+    """The groups that observe different things, each with the names of all that see the same."""
+    seen: list[Mapping[str, Slice]] = []
+    for group in spec.groups:
+        if group.observation not in seen:
+            seen.append(group.observation)
+            same = [g.name for g in spec.groups if g.observation == group.observation]
+            yield group, ", ".join(f"`{name}`" for name in same)
+
+
+def observation(
+    spec: EnvSpec, group: Group, who: str, params: Mapping[str, Value]
+) -> Iterator[str]:
     """The observation of one group: index ranges with default parameters, and formulas."""
     scope = spec.scope(params)
     parts = list(ranges(group.observation, scope))
@@ -144,7 +166,7 @@ def observation(spec: EnvSpec, group: Group, params: Mapping[str, Value]) -> Ite
     for name, part, start, end in parts:
         limits = [f"{part.low:g} to {part.high:g}"] * bounded
         rows.append((f"`[{start}:{end}]`", f"`{part.size}`", name, *limits, part.doc))
-    yield f"`{group.name}`, float32 `({parts[-1][-1]},)` with default parameters:\n"
+    yield f"{who}, float32 `({parts[-1][-1]},)` with default parameters:\n"
     yield from table(("entries", "length", "name", *["range"] * bounded, "meaning"), rows)
 
 

@@ -108,7 +108,7 @@ SPEC = EnvSpec(
             10, "values of acceleration to choose from, beside none", at="compile", low=0
         ),
         "num_turn_levels": Param(10, "values of turn likewise", at="compile", low=0),
-        "edge_hit_penalty": Param(-0.0, "reward for running into the wall", high=0),
+        "edge_hit_penalty": Param(0.0, "reward for running into the wall", high=0),
         "use_full_observation": Param(
             True, "observe all other agents instead of the nearest", at="compile"
         ),
@@ -119,7 +119,7 @@ SPEC = EnvSpec(
             0.01, "how near a tagger tags, as a fraction of grid_length", low=0, high=1
         ),
         "tag_reward_for_tagger": Param(1.0, "reward for each tag", low=0),
-        "step_penalty_for_tagger": Param(-0.0, "reward of a tagger for each step", high=0),
+        "step_penalty_for_tagger": Param(0.0, "reward of a tagger for each step", high=0),
         "tag_penalty_for_runner": Param(-1.0, "reward for being tagged", high=0),
         "step_reward_for_runner": Param(0.0, "reward of a runner for each step", low=0),
         "end_of_game_reward_for_runner": Param(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gpu_zoo
+from gpu_zoo.testing.builds import shapes_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,3 +361,14 @@ def over(*cases: list[Case], slow: list[Case] | None = None) -> pytest.MarkDecor
     chosen = [pytest.param(case, id=str(case)) for group in cases for case in group]
     chosen += [pytest.param(case, id=str(case), marks=pytest.mark.slow) for case in slow or ()]
     return pytest.mark.parametrize("case", chosen)
+
+
+def over_shapes(*cases: list[Case]) -> pytest.MarkDecorator:
+    """Parametrise a test's arguments ``case`` and ``shape``: all shapes that a case is made for."""
+    chosen = [
+        pytest.param(case, shape, id=f"{case}-{shape}")
+        for group in cases
+        for case in group
+        for shape in shapes_of(case.spec)
+    ]
+    return pytest.mark.parametrize(("case", "shape"), chosen)

@@ -84,7 +84,7 @@ class CudaBackend:
             slots = min(slots, MAX_SLOTS)
         if team.blocks > 1:
             occupancy = self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
-            fewest = min(occupancy(k.ptr, team.threads, 0) for k in self._kernels.values())
+            fewest = min(occupancy(k.kernel.ptr, team.threads, 0) for k in self._kernels.values())
             running = fewest * gpu.attributes["MultiProcessorCount"]
             slots = min(slots, max(1, running // team.blocks))
         if team.in_memory:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import BUILT, DEFAULTS, Case, over
+from cases import BUILT, DEFAULTS, Case, over, over_shapes
 
 from gpu_zoo.backends import why_no_cuda
 from gpu_zoo.errors import InvalidAction
+from gpu_zoo.testing.builds import shapes_of
 from gpu_zoo.testing.play import (
     Arrays,
     Subject,
@@ -26,7 +27,6 @@ from gpu_zoo.vector import VectorEnv
 
 pytestmark = pytest.mark.gpu
 SEED = 3
-SHAPES = pytest.mark.parametrize("shape", ["lane", "block"])
 ARRAYS = pytest.mark.parametrize("array", ["cupy", "torch"])
 
 
@@ -76,32 +76,61 @@ def _memory(env: VectorEnv) -> Any:
     return to_numpy(env._backend._arena)  # type: ignore[attr-defined]
 
 
-@over(BUILT)
-@SHAPES
+@over_shapes(BUILT)
 def test_the_bits_of_the_cpu(case: Case, shape: str) -> None:
     require_same_play(make(case, 65, "cpu", shape=shape), make(case, 65, shape=shape), 4096)
 
 
-@over(DEFAULTS)
+@over_shapes(DEFAULTS)
 @pytest.mark.parametrize("mode", ["next_step", "disabled"])
-@SHAPES
 def test_the_bits_of_the_cpu_in_other_modes(case: Case, mode: str, shape: str) -> None:
     settings: dict[str, Any] = {"autoreset_mode": mode, "shape": shape, "validate_actions": False}
     require_same_play(make(case, 65, "cpu", **settings), make(case, 65, **settings), 256)
 
 
-@over(DEFAULTS)
-@SHAPES
+@over_shapes(DEFAULTS)
 @pytest.mark.parametrize("num_envs", [1, 4099])
 def test_the_bits_of_the_cpu_in_other_batches(case: Case, num_envs: int, shape: str) -> None:
     cpu = make(case, num_envs, "cpu", shape=shape)
     require_same_play(cpu, make(case, num_envs, shape=shape), 64)
 
 
+# Part of a warp, a block, several blocks; small enough a square for many tags.
+TAG = "warpdrive/tag_continuous_v0"
+TEAMS = [
+    Case(TAG, {
+        "num_taggers": agents // 10, "num_runners": agents - agents // 10, "grid_length": 6.0,
+        "tagging_distance": 0.01, "use_full_observation": False, "num_other_agents_observed": 10,
+        "episode_length": 40,
+    })
+    for agents in (30, 110, 1000, 1100, 5000)
+]  # fmt: skip
+
+
+@over(TEAMS)
+def test_the_bits_of_the_cpu_for_teams_of_all_sizes(case: Case) -> None:
+    require_same_play(make(case, 33, "cpu"), make(case, 33), 60)
+
+
+@over_shapes(DEFAULTS)
+def test_own_parameters_and_starts(case: Case, shape: str) -> None:
+    """A value of each launch parameter for each environment, and a pool of every field."""
+    envs = []
+    pool: Arrays = {}
+    for device in ("cpu", "cuda"):
+        env = make(case, 65, device, shape=shape)
+        env.set_param(env.spec.time_limit, np.arange(65) % 9 + 1)
+        env.reset(seed=1)
+        pool = pool or {name: env.get_state()[name][:7] for name in env._program.pooled}
+        env.set_reset_pool(pool)
+        envs.append(env)
+    require_same_play(*envs, 64)
+
+
 @over(DEFAULTS)
 def test_the_shapes_agree(case: Case) -> None:
     recordings = []
-    for shape in ("lane", "block"):
+    for shape in shapes_of(case.spec):
         env = make(case, 65, shape=shape)
         recordings.append(record(env, random_actions(env, 64), SEED))
     assert not first_difference(recordings[1], recordings[0])
@@ -146,8 +175,7 @@ def test_cupy_to_torch_copies_nothing(case: Case) -> None:
         assert torch.from_dlpack(observation).data_ptr() == _pointer(observation)
 
 
-@over(DEFAULTS)
-@SHAPES
+@over_shapes(DEFAULTS)
 def test_torch_streams(case: Case, shape: str) -> None:
     """Everything on a stream of its own: actions written there are seen by the step."""
     torch = _torch()
@@ -161,8 +189,7 @@ def test_torch_streams(case: Case, shape: str) -> None:
         assert not first_difference(got, want)
 
 
-@over(DEFAULTS)
-@SHAPES
+@over_shapes(DEFAULTS)
 def test_cupy_streams(case: Case, shape: str) -> None:
     import cupy
 
@@ -186,8 +213,7 @@ def _last(env: VectorEnv, steps: int = 40) -> Arrays:
     return {n: a[None] for n, a in snapshot(env).items() if not n.startswith(("final_", "last_"))}
 
 
-@over(DEFAULTS)
-@SHAPES
+@over_shapes(DEFAULTS)
 def test_a_step_in_a_cuda_graph_of_torch(case: Case, shape: str) -> None:
     torch = _torch()
     env = make(case, 65, array="torch", shape=shape)
@@ -200,8 +226,7 @@ def test_a_step_in_a_cuda_graph_of_torch(case: Case, shape: str) -> None:
     _require_replayed(env, cpu, graph.replay)
 
 
-@over(DEFAULTS)
-@SHAPES
+@over_shapes(DEFAULTS)
 def test_a_step_in_a_cuda_graph_of_cupy(case: Case, shape: str) -> None:
     """A capture allows neither waiting for the device nor copies to the host."""
     import cupy
@@ -260,8 +285,7 @@ def test_a_step_never_waits_for_the_device(case: Case) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-@over(DEFAULTS)
-@SHAPES
+@over_shapes(DEFAULTS)
 def test_reference_numerics_within_ulps(case: Case, shape: str) -> None:
     """One step from the CPU's state, again and again: the error of a step, not its growth."""
     settings: dict[str, Any] = {"numerics": "reference", "shape": shape}

@@ -22,7 +22,7 @@ from typing import Any
 
 from gpu_zoo import compile as compiler
 from gpu_zoo import nvrtc
-from gpu_zoo.prelude import Program
+from gpu_zoo.prelude import PLAIN, Features, Program
 from gpu_zoo.spec import EnvSpec, Numerics
 from gpu_zoo.testing.play import CheckSkipped, Subject, random_actions, record
 
@@ -266,6 +266,7 @@ def check_nvrtc(
     numerics: Iterable[Numerics] = ("fast", "reference"),
     architectures: Iterable[str] = ARCHITECTURES,
     shape: str | None = None,
+    features: Features = PLAIN,
     allow_stack: int = 0,
 ) -> dict[str, nvrtc.Usage]:
     """Compile for GPUs, which needs none: no errors, no spills, and no local memory.
@@ -276,6 +277,7 @@ def check_nvrtc(
         numerics: which of the numerics.
         architectures: which GPUs.
         shape: ``"lane"``, ``"block"`` or ``"spread"`` instead of the spec's own.
+        features: what else the kernel must do.
         allow_stack: bytes of stack frame, spills included, that a kernel may have where there is
             a reason for it.
 
@@ -293,7 +295,7 @@ def check_nvrtc(
     usages: dict[str, nvrtc.Usage] = {}
     for kind in numerics:
         subject = Subject(spec, params or {}, kind)
-        program = Program(spec, spec.resolve(subject.params), kind, shape)
+        program = Program(spec, spec.resolve(subject.params), kind, shape, features)
         source = compiler.flatten(program)
         for arch in architectures:
             try:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from cases import BUILT, DEFAULTS, LARGE, ROWS, Case, over
 
+from gpu_zoo.prelude import Features
 from gpu_zoo.testing import ARCHITECTURES, CheckSkipped, check_nvrtc
 
 pytestmark = pytest.mark.covers("cubin")
@@ -28,6 +29,12 @@ def test_compiles_for_gpus(case: Case, numerics: str, architecture: str) -> None
 @over(DEFAULTS)
 def test_compiles_in_the_block_shape(case: Case) -> None:
     _compile(case, numerics=["fast"], architectures=["sm_90"], shape="block")
+
+
+@over(DEFAULTS)
+def test_compiles_with_own_parameters_and_starts(case: Case) -> None:
+    features = Features(pool=True, varied=True)
+    _compile(case, numerics=["fast"], architectures=["sm_75"], features=features)
 
 
 @over(BUILT, LARGE)

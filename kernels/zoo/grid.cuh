@@ -162,7 +162,7 @@ struct Seen {
 #else
   #define ZOO_RANKS 1
   constexpr int MAX_RANKED = 64;  // counting takes their square
-  constexpr int LANES = 8;
+  constexpr int LANES = 4;
 
   // The K least of `count` keys, in order. A key's rank is how many are less, counted for as many
   // keys at a time as a vector has lanes.

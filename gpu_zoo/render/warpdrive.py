@@ -253,21 +253,17 @@ def _bar(surface: Any, place: Point, radius: float, share: float) -> None:
 def _caption(
     surface: Any, frame: Frame, scene: Scene, params: Mapping[str, Value], more: str
 ) -> None:
-    """The step, where the scene has it, and what else there is to say."""
-    parts = [more] if more else []
-    if "steps" in scene:
-        parts.insert(0, f"step {int(scene['steps'])} of {params['episode_length']}")
-    if not parts:
-        return
-    # Fonts are started by the first word, and again if others stopped them.
-    freetype = importlib.import_module("pygame.freetype")
-    freetype.init()
+    """On the left the step, where the scene has it; on the right what else there is to say."""
+    step = f"step {int(scene['steps'])} of {params['episode_length']}" if "steps" in scene else ""
     left, _, width, _ = frame.rect()
-    font = freetype.Font(None, TEXT_SIZE)
-    font.render_to(surface, (left, MARGIN - 8), parts[0], TEXT)
-    if len(parts) > 1:
-        box = font.get_rect(parts[1])
-        font.render_to(surface, (left + width - box.width, MARGIN - 8), parts[1], TEXT)
+    for text, to_the_right in ((step, False), (more, True)):
+        if text:
+            # Fonts are started by the first word, and again if others stopped them.
+            freetype = importlib.import_module("pygame.freetype")
+            freetype.init()
+            font = freetype.Font(None, TEXT_SIZE)
+            indent = width - font.get_rect(text).width if to_the_right else 0
+            font.render_to(surface, (left + indent, MARGIN - 8), text, TEXT)
 
 
 def _triples(state: Any) -> list[list[int]]:

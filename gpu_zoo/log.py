@@ -29,7 +29,7 @@ class EpisodeLog:
     Once made, it is told of every ``reset``, ``step`` and ``set_state`` of the batch and copies
     what the chosen environments hold into memory of its own, of the batch's kind and on its
     device. Nothing waits for the device until :meth:`fetch`, and the work is the same in each
-    step, so that a step with a log can be captured in a CUDA graph.
+    step.
 
     Each environment's episode is its first one that begins after the log was made, or that has
     just begun then. One that a ``reset`` cuts short is dropped, and the next one logged in its

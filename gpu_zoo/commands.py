@@ -187,6 +187,8 @@ def _open(
         raise UserError("--param render_mode: this command chooses it")
     if entry.render is None:
         raise UserError(f"{entry.id} cannot be drawn: its spec has no render function")
+    if reference and entry.family != "mpe":
+        raise UserError(f"--reference: {entry.id} has no original with PettingZoo's interface")
     if checkpoint is None:
         env = player.open_env(entry, render_mode, values, reference)
         return env, player.random_policy(env, seed)

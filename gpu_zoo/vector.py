@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from gpu_zoo import actions as action_checks
-from gpu_zoo.backends import ALIGNMENT, ArrayKind, make_backend, resolve_device
+from gpu_zoo.backends import ALIGNMENT, ArrayKind, Operation, make_backend, resolve_device
 from gpu_zoo.buffers import GROUP_BUFFERS, Buffer
 from gpu_zoo.errors import ClosedEnvironmentError, InvalidSeed, ResetNeeded
 from gpu_zoo.prelude import Features, Program, StateField
@@ -138,6 +138,7 @@ class VectorEnv:
         self._validate = self.device == "cpu" if validate_actions is None else validate_actions
         self._is_reset = False
         self.closed = False
+        self._watchers: list[Callable[[Operation], None]] = []
         self._allocate()
         self._name_things()
         for name, value in each.items():
@@ -377,7 +378,7 @@ class VectorEnv:
         if seeds is not None:
             self._write_seeds(seeds, mask)
         self._views["reset_mask"][...] = self._backend.native(mask)
-        self._backend.launch("reset")
+        self._launch("reset")
         self._is_reset = True
         return self._results()[0], {}
 
@@ -408,8 +409,14 @@ class VectorEnv:
             self._writer.write(actions)
         elif self._validate:
             self._writer.check_buffers()
-        self._backend.launch("step")
+        self._launch("step")
         return self._results()
+
+    def _launch(self, operation: Operation) -> None:
+        """Run a kernel, and tell those who log what it did."""
+        self._backend.launch(operation)
+        for notice in self._watchers:
+            notice(operation)
 
     @property
     def _disabled(self) -> bool:
@@ -539,7 +546,7 @@ class VectorEnv:
                 self._write_tiled(self._program.fields[name], native)
             else:
                 self._views[name][...] = native
-        self._backend.launch("observe")
+        self._launch("observe")
 
     @contextmanager
     def _scored(self, **changed: Value) -> Iterator[None]:

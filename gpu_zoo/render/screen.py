@@ -63,7 +63,8 @@ class Screen:
         """Draw a scene.
 
         Args:
-            scene: the state's fields of one environment.
+            scene: the state's fields of one environment, and ``steps`` of its episode and
+                ``active/<group>`` of its agents as in :meth:`VectorEnv.get_state`.
             start: the same at the start of the episode, which sets the scale.
             params: the environment's parameter values.
 
@@ -146,13 +147,14 @@ def picture(env: VectorEnv, index: int) -> npt.NDArray[np.uint8]:
     if not 0 <= index < env.num_envs:
         raise IndexError(f"index={index}: expected 0 <= index < {env.num_envs}")
     state = env.get_state()
-    scene = {name: _to_numpy(state[name][index]) for name in env.spec.state}
+    scene = {name: to_numpy(value[index]) for name, value in state.items()}
     pixels = Screen(env.spec, "rgb_array", 0).show(scene, scene, env.params)
     assert pixels is not None
     return pixels
 
 
-def _to_numpy(value: Any) -> npt.NDArray[Any]:
+def to_numpy(value: Any) -> npt.NDArray[Any]:
+    """A NumPy array of a NumPy, CuPy or torch array; on the CPU over the same memory."""
     if hasattr(value, "cpu"):  # torch's
         value = value.cpu()
     elif hasattr(value, "get"):  # CuPy's

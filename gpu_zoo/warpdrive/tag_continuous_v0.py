@@ -172,6 +172,7 @@ SPEC = EnvSpec(
     time_limit="episode_length",
     timeout_wins=False,
     leaving=True,
+    render="gpu_zoo.render.warpdrive:draw",
     reference=warpdrive.REFERENCE,
     notes=(
         "Agents are numbered taggers first. In WarpDrive a random subset of the numbers are "

@@ -20,6 +20,7 @@ from gpu_zoo.cli import main
 
 pytest.importorskip("tyro")
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
+PLANE = "warpdrive/tag_continuous_v0"
 COMMANDS = (
     "list", "info", "train", "play", "render", "bench", "new", "check", "doctor", "source",
 )  # fmt: skip
@@ -221,6 +222,7 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["play", SPREAD, "--record", "x.avi"], "x.avi: expected a name that ends in .gif"),
         (["play", SPREAD, "--record", "x.gif", "--param", "render_mode=human"], "render_mode"),
         (["play", SPREAD, "--record", "x.gif", "--checkpoint", "none.pt"], "none.pt: no such file"),
+        (["play", PLANE, "--record", "x.gif", "--reference"], f"{PLANE} has no original"),
         (["render", SPREAD, "--out", "x.txt"], "x.txt"),
         (["render", "cartpole_v1", "--out", "x.png"], "classic/cartpole_v1 cannot be drawn"),
         (["play", "cartpole_v1", "--record", "x.gif"], "classic/cartpole_v1 cannot be drawn"),
@@ -465,6 +467,34 @@ def test_what_train_wrote_can_be_played_and_resumed(
     code, out, _ = run("train", TAG, "--resume", checkpoint)
     assert code == 0
     assert "1,024 steps" in out
+
+
+def test_a_policy_of_agents_that_leave_can_be_played(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    params = {"num_taggers": 4, "grid_length": 3.0, "tagging_distance": 0.2, "episode_length": 30}
+    code, out, _ = run("train", PLANE, *SHORT, "--hidden", "8", *_flags(params))
+    assert code == 0
+    command = re.search(r"to see it: gpu-zoo (.*)", out)[1].split()  # type: ignore[index]
+    code, out, _ = run(*command, "--record", "a.gif")
+    returns = r"seed 0: (\d+) steps, mean return: tagger (\S+), runner (\S+)\n"
+    steps, tagger, runner = map(float, re.search(returns, out).groups())  # type: ignore[union-attr]
+    # Each of ten runners loses 1 by leaving, for which one of four taggers gains 1; it earns 1 by
+    # staying to the end.
+    left = (1 - runner) * 10 / 2 if steps == 30 else 10
+    assert code == 0 and left > 0 and tagger * 4 == pytest.approx(left, abs=0.1)
+    frames = _frames(tmp_path / "a.gif")
+    assert len(frames) == steps + 1 and (frames[0] != frames[-1]).any()
+    # In a window, and one picture.
+    code, out, _ = run(*command, "--param", "episode_length=3")
+    assert (code, out.count("mean return: tagger")) == (0, 1)
+    assert not pygame.display.get_init()
+    code, out, _ = run("render", *command[1:], "--out", "a.png", "--steps", "9")
+    assert (code, out) == (0, "wrote a.png\n")
 
 
 def test_train_options_are_the_tuned_ones_until_changed(

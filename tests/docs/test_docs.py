@@ -42,8 +42,9 @@ def test_every_environment_has_a_page_in_the_navigation() -> None:
 
 @pytest.mark.parametrize(("where", "text"), blocks(), ids=lambda value: value[:40])
 def test_python_blocks_run(
-    where: str, text: str, own_registry: None, monkeypatch: pytest.MonkeyPatch
+    where: str, text: str, own_registry: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     monkeypatch.syspath_prepend(PREDATOR_PREY)  # whose reader stands in that folder
     monkeypatch.delitem(sys.modules, "predator_prey_v0", raising=False)
     code = compile(text, where, "exec")

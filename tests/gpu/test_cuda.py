@@ -11,6 +11,7 @@ from cases import BUILT, DEFAULTS, Case, over, over_shapes
 
 from gpu_zoo.backends import why_no_cuda
 from gpu_zoo.errors import InvalidAction
+from gpu_zoo.log import EpisodeLog
 from gpu_zoo.testing.builds import shapes_of
 from gpu_zoo.testing.play import (
     Arrays,
@@ -263,6 +264,29 @@ def _require_replayed(env: VectorEnv, cpu: VectorEnv, replay: Any) -> None:
         cpu.step()
         problem = difference_in(everywhere, snapshot(env), snapshot(cpu), step)
         assert not problem, problem
+
+
+@over(DEFAULTS)
+@ARRAYS
+def test_a_log_holds_what_the_cpus_does(case: Case, array: str) -> None:
+    logs = []
+    for settings in ({"device": "cpu"}, {"array": array}):
+        env = make(case, 37, **settings)
+        logs.append(EpisodeLog(env, [36, 0, 5], steps=20, observations=True))
+        env.reset(seed=SEED)
+        if array == "torch" and settings.get("device") != "cpu":
+            _torch().cuda.set_sync_debug_mode("error")
+        try:
+            for _ in range(30):
+                env.step()
+        finally:
+            if array == "torch":
+                _torch().cuda.set_sync_debug_mode("default")
+    cpu, cuda = (log.fetch() for log in logs)
+    for kind in ("state", "observations", "actions", "rewards", "terminations", "active"):
+        problem = first_difference(getattr(cuda, kind), getattr(cpu, kind))
+        assert not problem, f"{kind}: {problem}"
+    assert cuda.lengths.tolist() == cpu.lengths.tolist()
 
 
 @over(DEFAULTS)

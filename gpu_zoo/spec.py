@@ -90,6 +90,10 @@ class Param:
             return None
         if self.type is tuple:
             return self._check_tuple(wrong, value)
+        if self.type is str:
+            if not isinstance(value, str):
+                raise TypeError(wrong)
+            return value
         is_bool = isinstance(value, (bool, np.bool_))
         if self.type is bool:
             if not is_bool:

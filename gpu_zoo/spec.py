@@ -238,7 +238,8 @@ class Group:
         name: the prefix of the agents' names.
         count: how many agents.
         observation: the parts of the observation vector (float32), in order.
-        actions: one action space, or two of which ``continuous_actions`` chooses
+        actions: one action space, or several of which ``choice`` chooses.
+        choice: which of them, counted from 0; by default ``continuous_actions`` chooses from
             (discrete, continuous).
         info: the parts of the info vector the kernel's ``env_info`` writes, in order; none if the
             environment has a parameter ``benchmark_data`` and it is false.
@@ -249,6 +250,7 @@ class Group:
     count: Expr
     observation: Mapping[str, Slice]
     actions: tuple[Actions, ...]
+    choice: Expr | None = None
     info: Mapping[str, Slice] = field(default_factory=dict)
     info_value: Callable[[Any], Any] | None = None
 
@@ -420,6 +422,8 @@ class EnvSpec:
                 continue
             infos = group.info if params.get("benchmark_data", True) else {}
             parts = [(evaluate(s.size, scope), s) for s in group.observation.values()]
+            continuous = bool(params.get("continuous_actions", False))
+            chosen = continuous if group.choice is None else evaluate(group.choice, scope)
             layouts.append(
                 GroupLayout(
                     name=group.name,
@@ -428,9 +432,7 @@ class EnvSpec:
                     obs_low=tuple(part.low for size, part in parts for _ in range(size)),
                     obs_high=tuple(part.high for size, part in parts for _ in range(size)),
                     info_size=sum(evaluate(s.size, scope) for s in infos.values()),
-                    actions=group.actions[bool(params.get("continuous_actions", False))].sized(
-                        scope
-                    ),
+                    actions=group.actions[chosen].sized(scope),
                     info_value=group.info_value,
                 )
             )

@@ -124,13 +124,14 @@ class Field:
 
     Attributes:
         dtype: ``"real"`` (float32 in fast numerics, float64 in reference numerics), ``"i32"``,
-            ``"u8"``, or ``"rng"``: a random number generator, ``shape`` then being ().
+            ``"u8"``, ``"u64"`` (in ``Scratch`` only), or ``"rng"``: a random number generator,
+            ``shape`` then being ().
         shape: sizes, outermost first.
         doc: one line, with the unit.
         at_reset: written only by ``env_reset``, so a step need not store it.
     """
 
-    dtype: Literal["real", "i32", "u8", "rng"]
+    dtype: Literal["real", "i32", "u8", "u64", "rng"]
     shape: tuple[Expr, ...]
     doc: str
     at_reset: bool = False
@@ -357,7 +358,8 @@ class EnvSpec:
         for name, field_ in {**self.state, **self.scratch}.items():
             if not name.isidentifier() or name in RESERVED:
                 raise ValueError(f"state[{name!r}]: expected a C identifier not in {RESERVED}")
-            if field_.dtype not in ("real", "i32", "u8", "rng"):
+            wide = ("u64",) if name in self.scratch else ()
+            if field_.dtype not in ("real", "i32", "u8", "rng", *wide):
                 raise ValueError(
                     f"state[{name!r}]: dtype {field_.dtype!r}, "
                     "expected 'real', 'i32', 'u8' or 'rng'"

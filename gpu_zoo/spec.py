@@ -239,21 +239,21 @@ class Group:
         name: the prefix of the agents' names.
         count: how many agents.
         observation: the parts of the observation vector (float32), in order.
-        actions: one action space, or several of which ``choice`` chooses.
-        choice: which of them, counted from 0; by default ``continuous_actions`` chooses from
-            (discrete, continuous).
+        actions: one action space, or several of which ``choice`` says which it is.
         info: the parts of the info vector the kernel's ``env_info`` writes, in order; none if the
             environment has a parameter ``benchmark_data`` and it is false.
         info_value: turns one agent's info row into the value the reference package reports.
+        choice: which of the action spaces, counted from 0; by default ``continuous_actions``
+            chooses from (discrete, continuous).
     """
 
     name: str
     count: Expr
     observation: Mapping[str, Slice]
     actions: tuple[Actions, ...]
-    choice: Expr | None = None
     info: Mapping[str, Slice] = field(default_factory=dict)
     info_value: Callable[[Any], Any] | None = None
+    choice: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ A new environment needs a row here; the suite does not start without one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,8 @@ class Case:
         return gpu_zoo.spec(self.id)
 
     @property
-    def row(self) -> Row:
-        return ROWS[self.id]
+    def random_start(self) -> bool:
+        return ROWS[self.id].random_start(self.params)
 
     def __str__(self) -> str:
         shown = [f"{name}={value}" for name, value in self.params.items()]
@@ -49,7 +49,7 @@ class Row:
         ends_early: those in which random play must meet episodes that end before the time limit.
         large: parameters that take long to compile: tested with ``-m slow``.
         allow_stack: bytes of stack frame that ``check_nvrtc`` lets pass, with the reason beside it.
-        chance: whether a seed matters.
+        random_start: whether a seed matters under these parameters.
     """
 
     reference: str
@@ -59,7 +59,7 @@ class Row:
     ends_early: tuple[Mapping[str, Any], ...] = ()
     large: tuple[Mapping[str, Any], ...] = ()
     allow_stack: int = 0
-    chance: bool = True
+    random_start: Callable[[Mapping[str, Any]], bool] = lambda params: True
 
 
 SPREAD_BRANCHES = {
@@ -99,6 +99,8 @@ TAG_MANY = {
 GRID_CROWD = {
     "num_taggers": 40, "grid_length": 12, "use_full_observation": False, "fixed_start": True,
 }  # fmt: skip
+
+GRID_STARTS = ("fixed_start", "starting_location_x")
 
 # A single atom that starts at its goal's height may leave the slab, which is small here.
 CATALYST_FLAT = {
@@ -362,7 +364,7 @@ ROWS: dict[str, Row] = {
             ("distance(start + k, goal + k)", "distance(start, goal)"),
         ),
         ends_early=(CATALYST_TWO, CATALYST_ONE_LAYER),
-        chance=False,
+        random_start=lambda params: False,
     ),
     "warpdrive/tag_continuous_v0": Row(
         reference="oracle.warpdrive_rules.tag_continuous",
@@ -409,6 +411,7 @@ ROWS: dict[str, Row] = {
             ("o[3 * N_AGENTS + k] = k == i", "o[3 * N_AGENTS + k] = k != i"),
         ),
         ends_early=({}, GRID_CROWD),
+        random_start=lambda params: params.keys().isdisjoint(GRID_STARTS),
         large=({"num_taggers": 999, "grid_length": 100, "use_full_observation": False},),
     ),
 }

@@ -121,7 +121,8 @@ def test_an_agents_arrays_are_slices(env_id: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_pointers_stay(env_id: str, kind: Any) -> None:
-    env = gpu_zoo.make_vec(env_id, 5, array=kind, max_cycles=3)
+    limit = gpu_zoo.spec(env_id).time_limit
+    env = gpu_zoo.make_vec(env_id, 5, array=kind, **{limit: 3})
     before = [address(array) for _, _, array in arrays_of(env)]
     observations, _ = env.reset(seed=0)
     where = {agent: address(value) for agent, value in observations.items()}
@@ -130,7 +131,7 @@ def test_pointers_stay(env_id: str, kind: Any) -> None:
         results = env.step(actions_of(env) if k % 2 else None)
         assert {agent: address(value) for agent, value in results[0].items()} == where
     env.set_state(state)
-    env.set_param("max_cycles", 7)
+    env.set_param(limit, 7)
     mask = np.array([True, False, True, False, False])
     assert {a: address(v) for a, v in env.reset(options={"reset_mask": mask})[0].items()} == where
     assert {a: address(v) for a, v in env.reset(seed=1)[0].items()} == where
@@ -174,7 +175,8 @@ def test_given_actions_are_copied_once(kind: Any) -> None:
 def test_views_change_and_copies_do_not(env_id: str, kind: Any) -> None:
     """Without copy an array shows the newest step; with copy=True it stays as it was given."""
     for copy in (False, True):
-        env = gpu_zoo.make_vec(env_id, 5, array=kind, copy=copy, max_cycles=4)
+        limit = {gpu_zoo.spec(env_id).time_limit: 4}
+        env = gpu_zoo.make_vec(env_id, 5, array=kind, copy=copy, **limit)
         given = [env.reset(seed=0), env.step(actions_of(env)), env.step(actions_of(env))]
         states = [env.state()]
         leaves = [dict(flat(results)) for results in given]

@@ -24,15 +24,15 @@ ENDS = ("initial_state", "final_state")
 MOST_ENTRIES = 2**28  # of an energy table: 2 GiB in double precision
 MOVES = ("x_up", "x_down", "y_up", "y_down", "z_up", "z_down")
 
-_DIFFUSION = {
+_DIFFUSION: Mapping[str, Value] = {
     "ienergy": -193.6023, "nx": 20, "ny": 18, "nz": 100, "z_slab_lower": 58, "z_slab_upper": 68,
     "initial_state": (5, 9, 60), "final_state": (10, 0, 60),
 }  # fmt: skip
-_REACTION = {
+_REACTION: Mapping[str, Value] = {
     "ienergy": -227.689938, "nx": 20, "ny": 18, "nz": 50, "z_slab_lower": 28, "z_slab_upper": 48,
     "final_state": (5, 16, 38), "terminate_reward": 30.0,
 }  # fmt: skip
-_DOUBLE_GRIDS = {
+_DOUBLE_GRIDS: Mapping[str, Value] = {
     **_REACTION, "nx": 39, "ny": 35, "nz": 99, "z_slab_lower": 56, "z_slab_upper": 95,
     "final_state": (10, 32, 76),
 }  # fmt: skip

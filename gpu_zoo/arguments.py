@@ -74,6 +74,8 @@ def _parse(param: Param, text: str) -> Any:
     if param.optional and text.lower() == "none":
         return None
     try:
+        if param.type is tuple:
+            return tuple(float(number) for number in text.strip("()").split(","))
         return WORDS[text.lower()] if param.type is bool else param.type(text)
     except (KeyError, ValueError):
         return text

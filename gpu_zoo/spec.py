@@ -70,6 +70,8 @@ class Param:
             text += f" from {self.low:g} to {self.high:g}"
         elif self.low is not None:
             text += f" of at least {self.low:g}"
+        elif self.high is not None:
+            text += f" of at most {self.high:g}"
         return text + (" or None" if self.optional else "")
 
     def check(self, name: str, value: Any) -> Value:
@@ -113,7 +115,9 @@ class Param:
         return number
 
     def _check_tuple(self, wrong: str, value: Any) -> tuple[float, ...]:
-        if isinstance(value, str) or not all(isinstance(v, Real) for v in value):
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            raise TypeError(wrong)
+        if not all(isinstance(v, Real) for v in value):
             raise TypeError(wrong)
         return tuple(float(v) for v in value)
 

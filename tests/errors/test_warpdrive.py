@@ -27,7 +27,7 @@ REFUSED: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
     (CATALYST, {"num_atoms": 3}, ("num_atoms=3", "from 1 to 2")),
     (CATALYST, {"num_atoms": 2}, ("initial_state: 3 numbers", "expected 6")),
     (CATALYST, {"max_denergy": 0.0}, ("max_denergy=0.0",)),
-    (CATALYST, {"min_reward": 0.5}, ("min_reward=0.5",)),
+    (CATALYST, {"min_reward": 0.5}, ("min_reward=0.5", "float of at most 0")),
     (CATALYST, {"z_slab_lower": 12}, ("z_slab_lower=12", "z_slab_upper=12", "nz=16")),
     (CATALYST, {"z_slab_upper": 17}, ("z_slab_upper=17", "nz=16")),
     (CATALYST, {"initial_state": (6, 0, 12)}, ("initial_state: z=12", "from 4 to 11")),
@@ -66,6 +66,12 @@ def test_parameters_refused(env_id: str, params: Mapping[str, Any], parts: tuple
 def test_energies_are_a_path() -> None:
     with pytest.raises(TypeError, match="energy=3: expected str or None"):
         gpu_zoo.make_vec(CATALYST, energy=3)
+
+
+@pytest.mark.parametrize("given", [5, "123", ("a", 0, 4), None])
+def test_places_are_numbers(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"final_state=.*: expected numbers$"):
+        gpu_zoo.make_vec(CATALYST, final_state=given)
 
 
 def test_bad_energy_files(tmp_path: Path) -> None:

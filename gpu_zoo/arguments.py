@@ -76,7 +76,7 @@ def _parse(param: Param, text: str) -> Any:
         return None
     try:
         if param.type is tuple:
-            return tuple(float(number) for number in text.split(","))
+            return tuple(float(number) for number in text.strip("()").split(","))
         return WORDS[text.lower()] if param.type is bool else param.type(text)
     except (KeyError, ValueError):
         return text

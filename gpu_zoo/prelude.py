@@ -147,7 +147,7 @@ class Program:
         return (
             self.real
             if dtype == "real"
-            else np.dtype({"i32": "i4", "u8": "u1", "rng": "i8"}.get(dtype, dtype))
+            else np.dtype({"i32": "i4", "u8": "u1", "u64": "u8", "rng": "i8"}.get(dtype, dtype))
         )
 
     @property

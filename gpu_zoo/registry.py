@@ -37,7 +37,9 @@ ENVIRONMENTS: dict[str, str | EnvSpec] = {
     "mpe/simple_tag_v3": "gpu_zoo.mpe.simple_tag_v3:SPEC",
     "mpe/simple_v3": "gpu_zoo.mpe.simple_v3:SPEC",
     "mpe/simple_world_comm_v3": "gpu_zoo.mpe.simple_world_comm_v3:SPEC",
+    "warpdrive/catalyst_search_v0": "gpu_zoo.warpdrive.catalyst_search_v0:SPEC",
     "warpdrive/tag_continuous_v0": "gpu_zoo.warpdrive.tag_continuous_v0:SPEC",
+    "warpdrive/tag_gridworld_v0": "gpu_zoo.warpdrive.tag_gridworld_v0:SPEC",
 }
 # Gymnasium's own names of environments that follow it. Its make_vec finds ours behind "gpu_zoo/".
 GYMNASIUM_NAMES = {

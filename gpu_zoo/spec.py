@@ -92,6 +92,10 @@ class Param:
             return None
         if self.type is tuple:
             return self._check_tuple(wrong, value)
+        if self.type is str:
+            if not isinstance(value, str):
+                raise TypeError(wrong)
+            return value
         is_bool = isinstance(value, (bool, np.bool_))
         if self.type is bool:
             if not is_bool:
@@ -111,7 +115,9 @@ class Param:
         return number
 
     def _check_tuple(self, wrong: str, value: Any) -> tuple[float, ...]:
-        if isinstance(value, str) or not all(isinstance(v, Real) for v in value):
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            raise TypeError(wrong)
+        if not all(isinstance(v, Real) for v in value):
             raise TypeError(wrong)
         return tuple(float(v) for v in value)
 
@@ -122,13 +128,14 @@ class Field:
 
     Attributes:
         dtype: ``"real"`` (float32 in fast numerics, float64 in reference numerics), ``"i32"``,
-            ``"u8"``, or ``"rng"``: a random number generator, ``shape`` then being ().
+            ``"u8"``, ``"u64"`` (in ``Scratch`` only), or ``"rng"``: a random number generator,
+            ``shape`` then being ().
         shape: sizes, outermost first.
         doc: one line, with the unit.
         at_reset: written only by ``env_reset``, so a step need not store it.
     """
 
-    dtype: Literal["real", "i32", "u8", "rng"]
+    dtype: Literal["real", "i32", "u8", "u64", "rng"]
     shape: tuple[Expr, ...]
     doc: str
     at_reset: bool = False
@@ -236,11 +243,12 @@ class Group:
         name: the prefix of the agents' names.
         count: how many agents.
         observation: the parts of the observation vector (float32), in order.
-        actions: one action space, or two of which ``continuous_actions`` chooses
-            (discrete, continuous).
+        actions: one action space, or several of which ``choice`` says which it is.
         info: the parts of the info vector the kernel's ``env_info`` writes, in order; none if the
             environment has a parameter ``benchmark_data`` and it is false.
         info_value: turns one agent's info row into the value the reference package reports.
+        choice: which of the action spaces, counted from 0; by default ``continuous_actions``
+            chooses from (discrete, continuous).
     """
 
     name: str
@@ -249,6 +257,7 @@ class Group:
     actions: tuple[Actions, ...]
     info: Mapping[str, Slice] = field(default_factory=dict)
     info_value: Callable[[Any], Any] | None = None
+    choice: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -353,7 +362,8 @@ class EnvSpec:
         for name, field_ in {**self.state, **self.scratch}.items():
             if not name.isidentifier() or name in RESERVED:
                 raise ValueError(f"state[{name!r}]: expected a C identifier not in {RESERVED}")
-            if field_.dtype not in ("real", "i32", "u8", "rng"):
+            wide = ("u64",) if name in self.scratch else ()
+            if field_.dtype not in ("real", "i32", "u8", "rng", *wide):
                 raise ValueError(
                     f"state[{name!r}]: dtype {field_.dtype!r}, "
                     "expected 'real', 'i32', 'u8' or 'rng'"
@@ -418,6 +428,8 @@ class EnvSpec:
                 continue
             infos = group.info if params.get("benchmark_data", True) else {}
             parts = [(evaluate(s.size, scope), s) for s in group.observation.values()]
+            continuous = bool(params.get("continuous_actions", False))
+            chosen = continuous if group.choice is None else evaluate(group.choice, scope)
             layouts.append(
                 GroupLayout(
                     name=group.name,
@@ -426,9 +438,7 @@ class EnvSpec:
                     obs_low=tuple(part.low for size, part in parts for _ in range(size)),
                     obs_high=tuple(part.high for size, part in parts for _ in range(size)),
                     info_size=sum(evaluate(s.size, scope) for s in infos.values()),
-                    actions=group.actions[bool(params.get("continuous_actions", False))].sized(
-                        scope
-                    ),
+                    actions=group.actions[chosen].sized(scope),
                     info_value=group.info_value,
                 )
             )

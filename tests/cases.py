@@ -5,7 +5,7 @@ A new environment needs a row here; the suite does not start without one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 import gpu_zoo
 from gpu_zoo.testing.builds import shapes_of
+from gpu_zoo.warpdrive import catalyst_search_v0 as catalyst
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,10 @@ class Case:
     @property
     def spec(self) -> gpu_zoo.EnvSpec:
         return gpu_zoo.spec(self.id)
+
+    @property
+    def random_start(self) -> bool:
+        return ROWS[self.id].random_start(self.params)
 
     def __str__(self) -> str:
         shown = [f"{name}={value}" for name, value in self.params.items()]
@@ -45,6 +50,7 @@ class Row:
         ends_early: those in which random play must meet episodes that end before the time limit.
         large: parameters that take long to compile: tested with ``-m slow``.
         allow_stack: bytes of stack frame that ``check_nvrtc`` lets pass, with the reason beside it.
+        random_start: whether a seed matters under these parameters.
     """
 
     reference: str
@@ -54,6 +60,7 @@ class Row:
     ends_early: tuple[Mapping[str, Any], ...] = ()
     large: tuple[Mapping[str, Any], ...] = ()
     allow_stack: int = 0
+    random_start: Callable[[Mapping[str, Any]], bool] = lambda params: True
 
 
 SPREAD_BRANCHES = {
@@ -87,6 +94,25 @@ TAG_CROWD = {
 TAG_MANY = {
     "num_taggers": 10, "num_runners": 60, "grid_length": 20.0, "tagging_distance": 0.05,
     "use_full_observation": False, "num_other_agents_observed": 10,
+}  # fmt: skip
+
+# Many taggers are equally near here, and more of them than a warp has threads.
+GRID_CROWD = {
+    "num_taggers": 40, "grid_length": 12, "use_full_observation": False, "fixed_start": True,
+}  # fmt: skip
+
+GRID_STARTS = ("fixed_start", "starting_location_x")
+
+# A single atom that starts at its goal's height may leave the slab, which is small here.
+CATALYST_FLAT = {
+    "nx": 3, "ny": 4, "nz": 5, "z_slab_lower": 1, "z_slab_upper": 3, "initial_state": (2, 3, 1),
+    "final_state": (0, 1, 1),
+}  # fmt: skip
+CATALYST_ONE_LAYER = {**CATALYST_FLAT, "z_slab_upper": 2}
+# Goals next to the starts, so that both are reached.
+CATALYST_TWO = {
+    "num_atoms": 2, "nx": 3, "ny": 3, "nz": 6, "z_slab_lower": 2, "z_slab_upper": 4,
+    "ienergy": 2.5, "initial_state": (0, 0, 2, 1, 1, 3), "final_state": (0, 0, 3, 2, 1, 2),
 }  # fmt: skip
 
 # Alike for all particle environments: the other kind of actions, and what infos then hold.
@@ -315,6 +341,32 @@ ROWS: dict[str, Row] = {
         ends_early=(ONE_CAUGHT, TAG_BRANCHES),
         large=({"num_good": 3, "num_adversaries": 6, "num_obstacles": 3},),
     ),
+    "warpdrive/catalyst_search_v0": Row(
+        reference="oracle.warpdrive_rules.catalyst_search",
+        variants=(
+            CATALYST_FLAT,
+            CATALYST_TWO,
+            {**CATALYST_ONE_LAYER, "terminate_reward": 3.0},
+            {"z_slab_lower": 0, "z_slab_upper": 16, "ienergy": 4.0, "min_reward": -0.5},
+            {"nx": 1, "ny": 2, "z_slab_upper": 16, "initial_state": (0, 0, 15),
+             "final_state": (0, 1, 4), "max_denergy": 7.0},
+            {**catalyst.CONFIGS["diffusion3d"], "ienergy": 1.0},
+            {**catalyst.CONFIGS["two_atom_diffusion"], "ienergy": 2.0},
+        ),
+        built=(CATALYST_FLAT, CATALYST_TWO),
+        broken=(
+            ("move % 2 == 0 ? 1 : -1", "move % 2 == 0 ? -1 : 1"),
+            ("to < 0 ? to + cells(k)", "to < 0 ? 0"),
+            ("MAY_LEAVE | !outside", "!outside"),
+            ("(moved[k] >= z_slab_upper)", "(moved[k] > z_slab_upper)"),
+            ("- (up ? z_slab_lower", "- (up ? 1 + z_slab_lower"),
+            ("there &= ", "there |= "),
+            ("p.min_reward), (real)0)", "p.min_reward), (real)1)"),
+            ("distance(start + k, goal + k)", "distance(start, goal)"),
+        ),
+        ends_early=(CATALYST_TWO, CATALYST_ONE_LAYER),
+        random_start=lambda params: False,
+    ),
     "warpdrive/tag_continuous_v0": Row(
         reference="oracle.warpdrive_rules.tag_continuous",
         variants=(
@@ -338,6 +390,30 @@ ROWS: dict[str, Row] = {
         ),
         ends_early=(TAG_CROWD,),
         large=(TAG_MANY,),
+    ),
+    "warpdrive/tag_gridworld_v0": Row(
+        reference="oracle.warpdrive_rules.tag_gridworld",
+        variants=(
+            {"num_taggers": 4, "use_full_observation": False},
+            {"num_taggers": 5, "fixed_start": True, "grid_length": 5},
+            {"num_taggers": 1, "grid_length": 2, "wall_hit_penalty": 0.5,
+             "starting_location_x": (2, 0), "starting_location_y": (0, 1)},
+            GRID_CROWD,
+        ),
+        built=(GRID_CROWD, {"num_taggers": 4, "use_full_observation": False}),
+        broken=(
+            ("zoo_min(zoo_max(x, 0), e.p.grid_length)", "zoo_min(zoo_max(x, 0), 9)"),
+            ("(action == 3) - (action == 4)", "(action == 4) - (action == 3)"),
+            ("(x != s.x[i]) | (y", "(x != s.x[i]) & (y"),
+            ("tagged |= square == 0;", "tagged = square == 0;"),
+            ("zoo_min(nearest, (u64)square << 32 | (u32)i)",
+             "nearest >> 32 < square ? nearest : (u64)square << 32 | (u32)i"),
+            ("? -p.tag_penalty_for_runner :", "? p.tag_penalty_for_runner :"),
+            ("o[3 * N_AGENTS + k] = k == i", "o[3 * N_AGENTS + k] = k != i"),
+        ),
+        ends_early=({}, GRID_CROWD),
+        random_start=lambda params: params.keys().isdisjoint(GRID_STARTS),
+        large=({"num_taggers": 999, "grid_length": 100, "use_full_observation": False},),
     ),
 }
 

@@ -178,7 +178,7 @@ def supported() -> Iterator[str]:
         groups = spec.layout(spec.resolve({}))
         agents = " + ".join(f"{group.count} {group.name}" for group in groups)
         spaces = spec.groups[0].actions
-        kinds = ", ".join("continuous" if actions.box else "discrete" for actions in spaces)
+        kinds = ", ".join(dict.fromkeys("continuous" if a.box else "discrete" for a in spaces))
         rows.append((f"`{env_id}`", agents, kinds, spec.reference, spec.summary))
     yield from table(("id", "agents", "actions", "follows", ""), rows)
 

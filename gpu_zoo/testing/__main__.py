@@ -46,11 +46,13 @@ def _separate_buffers(env: VectorEnv) -> list[np.ndarray[Any, Any]]:
     buffers: list[np.ndarray[Any, Any]] = []
     io = env._backend._io.copy()  # type: ignore[attr-defined]
     for name, view in env._views.items():
-        own = np.zeros_like(view)
+        field, _, group = name.partition("/")
+        own = view.copy() if field == "table" else np.zeros_like(view)
         buffers.append(own)
         env._views[name] = own
-        field, _, group = name.partition("/")
-        if group:
+        if field == "table":
+            io["tables"][group] = own.ctypes.data
+        elif group:
             io[field][list(env.groups).index(group)] = own.ctypes.data
         else:
             io[field] = own.ctypes.data

@@ -109,7 +109,9 @@ def put_actions(env: VectorEnv, actions: Arrays, step: int) -> None:
 def snapshot(env: VectorEnv) -> Arrays:
     """Copies of all buffers of the batch and of all state fields, as NumPy arrays."""
     arrays = {
-        name: np.array(to_numpy(view)) for name, view in env._views.items() if name != "state"
+        name: np.array(to_numpy(view))
+        for name, view in env._views.items()
+        if name != "state" and not name.startswith("table/")  # which have no environment in front
     }
     for name, field in env._program.fields.items():
         arrays[f"state/{name}"] = to_numpy(env._untiled(field))

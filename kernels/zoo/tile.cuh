@@ -45,9 +45,9 @@ ZOO_FN void play_lane(const Io& io, char* tile, int first, int lane, Stage& stag
 }
 
 // Plays lanes `begin` to `end`. A function by itself, with an Io of its own, so that the loop can
-// be seen to write neither.
+// be seen to write neither; and nothing else that it reads, such as a table, lies in the stage.
 static __attribute__((noinline)) void play_lanes(Io io, int first, int begin, int end,
-                                                 Stage& stage) {
+                                                 Stage& __restrict__ stage) {
     char* const tile = state_tile(io, first);
     #pragma omp simd simdlen(16)
     for (int lane = begin; lane < end; ++lane) play_lane(io, tile, first, lane, stage);

@@ -21,6 +21,7 @@ from gpu_zoo.cli import main
 pytest.importorskip("tyro")
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
 PLANE = "warpdrive/tag_continuous_v0"
+CATALYST = "warpdrive/catalyst_search_v0"
 COMMANDS = (
     "list", "info", "train", "play", "render", "bench", "new", "check", "doctor", "source",
 )  # fmt: skip
@@ -177,6 +178,12 @@ def test_info_shows_all_that_the_spec_says(run: Any) -> None:
         assert re.search(rf"^ {name} ", out, re.M)
 
 
+def test_texts_and_numbers_are_parameters(run: Any) -> None:
+    _, out, _ = run("info", CATALYST, "--param", "final_state=(1,2,5)", "--param", "energy=a.npy")
+    assert re.search(r"^ final_state +\(1.0, 2.0, 5.0\) ", out, re.M)
+    assert re.search(r"^ energy +'a.npy' ", out, re.M)
+
+
 def test_source_is_what_is_compiled(run: Any) -> None:
     texts = {}
     for flags in ((), ("--cuda",), ("--param", "N=7"), ("--numerics", "reference")):
@@ -216,6 +223,8 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["info", SPREAD, "--param", "N=0"], "N=0: expected int of at least 1"),
         (["info", SPREAD, "--param", "N=2.5"], "N='2.5': expected int"),
         (["info", SPREAD, "--param", "N"], "--param N: expected NAME=VALUE"),
+        (["info", CATALYST, "--param", "final_state=a,b"], "final_state='a,b': expected numbers"),
+        (["info", CATALYST, "--param", "final_state=1,2"], "final_state: 2 numbers, expected 3"),
         (["info", SPREAD, "--param", "curriculum=maybe"], "curriculum='maybe': expected bool"),
         (["info", SPREAD, "--param", "curriculum_stage=1"], "curriculum_stage=1"),
         (["source", SPREAD, "--param", "local_ratio=2"], "local_ratio=2.0: expected float"),

@@ -11,9 +11,9 @@ from gpu_zoo.testing import check_determinism
 @over(DEFAULTS)
 @pytest.mark.parametrize("numerics", ["fast", "reference"])
 def test_deterministic(case: Case, numerics: str) -> None:
-    check_determinism(case.spec, case.params, numerics=numerics)
+    check_determinism(case.spec, case.params, numerics=numerics, random_start=case.random_start)
 
 
 @over(VARIANTS, slow=LARGE)
 def test_deterministic_with_all_parameters(case: Case) -> None:
-    check_determinism(case.spec, case.params)
+    check_determinism(case.spec, case.params, random_start=case.random_start)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_zoo.warpdrive.catalyst_search_v0 import synthetic_energy
+
 Array = npt.NDArray[Any]
 
 AGENT = "agent_0"
@@ -30,13 +32,15 @@ class Rules:
     unit of ``ienergy``, by x, y and z - ``z_slab_lower`` of each atom in turn. A single atom whose
     ``initial_state`` is at its goal's height may leave the slab; else a move out of it does not
     happen. Two atoms may share a cell. No atom's ``initial_state`` is its goal. The length of an
-    episode is in no observation and no reward.
+    episode is in no observation and no reward. Without ``en_array``, ``energy`` is a file that
+    holds it, or None for the package's made-up energies.
     """
 
     def __init__(
         self,
         *,
-        en_array: Array,
+        en_array: Array | None = None,
+        energy: str | None = None,
         nx: int,
         ny: int,
         nz: int,
@@ -52,6 +56,10 @@ class Rules:
         num_atoms: int = 1,
     ) -> None:
         shape = (nx, ny, z_slab_upper - z_slab_lower) * num_atoms
+        if en_array is None and energy is None:
+            en_array = synthetic_energy(*shape[:3], atoms=num_atoms)
+        elif en_array is None:
+            en_array = np.load(energy)
         if np.shape(en_array) != shape:
             raise ValueError(f"en_array has shape {np.shape(en_array)}, not {shape}")
         self.en_array = np.asarray(en_array, np.float64)

@@ -287,12 +287,10 @@ def _energies(
     spec: EnvSpec, given: tuple[tuple[str, Value], ...]
 ) -> npt.NDArray[np.float64] | None:
     """The table ``(nx, ny, layers)``; read once and not for each picture."""
-    params = dict(given)
-    for table in spec.tables.values():
-        values = np.asarray(table.load(params), np.float64)
-        if values.ndim == 3 and values.shape[:2] == (params["nx"], params["ny"]):
-            return values
-    return None
+    params, table = dict(given), spec.tables.get("energy")
+    if table is None:
+        return None
+    return np.asarray(table.load(params), np.float64).reshape(params["nx"], params["ny"], -1)
 
 
 def _heat(surface: Any, frame: Frame, layer: npt.NDArray[np.float64] | None) -> None:

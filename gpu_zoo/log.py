@@ -173,7 +173,7 @@ class EpisodeLog:
         """A field of the state, which lies in tiles: the environments of a tile side by side."""
         env = self._env
         field, tile = env._program.fields[name], env._program.tile
-        tiles = env._backend.public(env._tiles(field))
+        tiles = env._backend.public(env._memory.tiles(field))
         which, lane = self._to_device(chosen // tile), self._to_device(chosen % tile)
         shape = (len(chosen), *field.shape)
         return lambda: tiles[which, :, lane].reshape(shape)

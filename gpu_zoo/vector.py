@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,10 +14,12 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from gpu_zoo import actions as action_checks
-from gpu_zoo.backends import ALIGNMENT, ArrayKind, Operation, make_backend, resolve_device
+from gpu_zoo.backends import ArrayKind, Operation, make_backend, resolve_device
 from gpu_zoo.buffers import GROUP_BUFFERS, Buffer
-from gpu_zoo.errors import ClosedEnvironmentError, InvalidSeed, ResetNeeded
-from gpu_zoo.prelude import Features, Program, StateField
+from gpu_zoo.errors import ClosedEnvironmentError, ResetNeeded
+from gpu_zoo.memory import Memory, copied
+from gpu_zoo.prelude import Features, Program
+from gpu_zoo.seeds import seed_rows
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Value
 from gpu_zoo.starts import Pool, check_each, is_array, pack_pool
 
@@ -27,7 +28,6 @@ AUTORESET_CODES = {  # as kernels/zoo/entry.cuh numbers them
     AutoresetMode.NEXT_STEP: 1,
     AutoresetMode.DISABLED: 2,
 }
-MAX_SEED = 2**63 - 1
 # Observations, rewards, terminations, truncations and infos.
 StepResult = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 # What get_state returns besides the environment's own state fields.
@@ -164,29 +164,8 @@ class VectorEnv:
     # Construction ------------------------------------------------------------------------------
 
     def _allocate(self) -> None:
-        """One arena for everything, with gaps that keep buffers out of each other's cache sets."""
-        buffers = {
-            name: Buffer(b.dtype, (self.num_envs, *b.shape))
-            for name, b in self._program.buffers.items()
-        }
-        tiles = -(-self.num_envs // self._program.tile)
-        buffers |= {f"table/{name}": table for name, table in self._program.tables.items()}
-        buffers["state"] = Buffer(
-            np.dtype("u1"), (tiles, self._program.tile * self._program.state_bytes)
-        )
-        offsets: dict[str, int] = {}
-        end = 0
-        for name, buffer in buffers.items():
-            offsets[name] = end
-            nbytes = int(np.prod(buffer.shape)) * buffer.dtype.itemsize
-            end = -(-(end + nbytes) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
-        self._base = self._backend.allocate(end)
-        self._arena = self._backend.view(0, np.dtype("u1"), (end,))
-        self._offsets = offsets
-        self._views = {
-            name: self._backend.view(offsets[name], buffer.dtype, buffer.shape)
-            for name, buffer in buffers.items()
-        }
+        self._memory = Memory(self._program, self._backend, self.num_envs)
+        self._views = self._memory.views
         self._arrays = {name: self._backend.public(view) for name, view in self._views.items()}
         for group in self._program.groups:
             self._views[f"active/{group.name}"][...] = True
@@ -205,12 +184,11 @@ class VectorEnv:
         self._bind_own(io)
         for name, _, _ in GROUP_BUFFERS:
             for g, group in enumerate(self._program.groups):
-                offset = self._offsets.get(f"{name}/{group.name}")
-                io[name][g] = 0 if offset is None else self._base + offset
+                io[name][g] = self._memory.address(f"{name}/{group.name}")
         for name in ("state", "steps", "last_lengths", "done", "reset_mask", "rng"):
-            io[name] = self._base + self._offsets[name]
+            io[name] = self._memory.address(name)
         for name in self._program.tables:
-            io["tables"][name] = self._base + self._offsets[f"table/{name}"]
+            io["tables"][name] = self._memory.address(f"table/{name}")
         io["num_envs"] = self.num_envs
         io["autoreset"] = AUTORESET_CODES[self.autoreset_mode]
         io["frozen"] = frozen
@@ -372,11 +350,10 @@ class VectorEnv:
         """
         self._require_open()
         mask = self._reset_mask(options)
-        seeds = None if seed is None else self._seeds(seed)
-        if seeds is None and not self._is_reset:  # the first reset seeds every environment
-            seeds = _entropy(self.num_envs)
-        if seeds is not None:
-            self._write_seeds(seeds, mask)
+        if seed is not None or not self._is_reset:  # the first reset seeds every environment
+            rows = self._backend.native(seed_rows(seed, self.num_envs, self.numerics))
+            selected = self._backend.native(mask)
+            self._views["rng"][selected] = rows[selected]
         self._views["reset_mask"][...] = self._backend.native(mask)
         self._launch("reset")
         self._is_reset = True
@@ -424,7 +401,7 @@ class VectorEnv:
 
     def _results(self) -> StepResult:
         # New dicts over the same arrays: who changes a dict does not change ours.
-        fresh = _copied if self._copy else dict.copy
+        fresh = copied if self._copy else dict.copy
         return (
             fresh(self._observations),
             fresh(self._rewards),
@@ -441,7 +418,7 @@ class VectorEnv:
             for group in self._program.groups
         ]
         if len(parts) == 1:
-            return _copied(parts[0]) if self._copy else parts[0]
+            return copied(parts[0]) if self._copy else parts[0]
         return _concatenate(parts)
 
     def render(self, index: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -520,9 +497,12 @@ class VectorEnv:
         :meth:`set_state` takes.
         """
         self._require_reset("get_state")
-        state = {name: self._untiled(field) for name, field in self._program.fields.items()}
+        state = {
+            name: self._backend.public(self._memory.read(field))
+            for name, field in self._program.fields.items()
+        }
         for name in self._state_buffers():
-            state[name] = self._backend.public(_copied(self._views[name]))
+            state[name] = self._backend.public(copied(self._views[name]))
         return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -543,7 +523,7 @@ class VectorEnv:
             checked[name] = self._checked_state(name, value, wanted[name])
         for name, native in checked.items():
             if name in self._program.fields:
-                self._write_tiled(self._program.fields[name], native)
+                self._memory.write(self._program.fields[name], native)
             else:
                 self._views[name][...] = native
         self._launch("observe")
@@ -558,7 +538,7 @@ class VectorEnv:
         Args:
             **changed: parameters that have other values for this step; none that is compiled in.
         """
-        kept, params = _copied(self._arena), self.params
+        kept, params = copied(self._memory.arena), self.params
         try:
             self.params = {**params, **changed}
             self._bind(frozen=True)
@@ -566,7 +546,7 @@ class VectorEnv:
             self._backend.launch("step")
             yield
         finally:
-            self._arena[...] = kept
+            self._memory.arena[...] = kept
             self.params = params
             self._bind()
 
@@ -586,28 +566,6 @@ class VectorEnv:
     def _state_shapes(self) -> dict[str, Buffer]:
         fields = {n: Buffer(f.dtype, f.shape) for n, f in self._program.fields.items()}
         return {**fields, **{name: self._program.buffers[name] for name in self._state_buffers()}}
-
-    def _tiles(self, field: StateField) -> Any:
-        """The field in memory: ``(tiles, entries, environments of a tile)``, a view."""
-        tile, program = self._program.tile, self._program
-        tiles = -(-self.num_envs // tile)
-        per_tile = tile * program.state_bytes // field.dtype.itemsize
-        whole = self._backend.view(self._offsets["state"], field.dtype, (tiles, per_tile))
-        start = field.offset * tile // field.dtype.itemsize
-        return whole[:, start : start + field.size * tile].reshape(tiles, field.size, tile)
-
-    def _untiled(self, field: StateField) -> Any:
-        tiles = self._tiles(field).swapaxes(1, 2)
-        # The length is spelt out: of a field without entries -1 could not be worked out.
-        flat = tiles.reshape(tiles.shape[0] * tiles.shape[1], *field.shape)[: self.num_envs]
-        return self._backend.public(_copied(flat))
-
-    def _write_tiled(self, field: StateField, native: Any) -> None:
-        tiles = self._tiles(field)
-        count, size, tile = tiles.shape
-        padded = _copied(tiles.swapaxes(1, 2)).reshape(count * tile, size)
-        padded[: self.num_envs] = native.reshape(self.num_envs, size)
-        tiles[...] = padded.reshape(count, tile, size).swapaxes(1, 2)
 
     # Checks ------------------------------------------------------------------------------------
 
@@ -648,36 +606,6 @@ class VectorEnv:
             raise ValueError("options['reset_mask']: no entry is true")
         return mask
 
-    def _seeds(self, seed: int | Sequence[int]) -> list[int]:
-        if (
-            isinstance(seed, (bool, np.bool_))
-            or not isinstance(seed, (int, np.integer, list, tuple, np.ndarray))
-            or (isinstance(seed, np.ndarray) and seed.ndim == 0)
-        ):
-            raise InvalidSeed(f"seed={seed!r}: expected an int or one int an environment")
-        if isinstance(seed, (int, np.integer)):
-            seeds = [int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = [_as_seed(s) for s in seed]
-        if len(seeds) != self.num_envs:
-            raise InvalidSeed(f"seed: {len(seeds)} seeds for {self.num_envs} environments")
-        # NumPy's seed sequence, which reference numerics uses, takes any size.
-        limit = MAX_SEED if self.numerics == "fast" else None
-        if min(seeds) < 0 or (limit is not None and max(seeds) > limit):
-            bound = "" if limit is None else " <= 2**63 - 1 - num_envs"
-            raise InvalidSeed(f"seed={seed!r}: expected 0 <= seed{bound}")
-        return seeds
-
-    def _write_seeds(self, seeds: list[int], mask: Any) -> None:
-        if self.numerics == "reference":
-            rows = np.array([_pcg64_state(seed) for seed in seeds], np.uint64)
-        else:
-            rows = np.zeros((self.num_envs, 2), np.uint64)
-            rows[:, 0] = seeds
-        native = self._backend.native(rows.view(np.int64))  # torch has no uint64 to speak of
-        selected = self._backend.native(mask)
-        self._views["rng"][selected] = native[selected]
-
     def __repr__(self) -> str:
         shown = {
             name: "one each" if isinstance(value, np.ndarray) else value
@@ -700,29 +628,6 @@ def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
             return known
     names = ", ".join(repr(known.name.lower()) for known in AutoresetMode)
     raise ValueError(f"autoreset_mode={mode!r}: expected {names} or a gymnasium AutoresetMode")
-
-
-def _as_seed(seed: Any) -> int:
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-        raise InvalidSeed(f"seed: {seed!r} among the seeds, expected ints")
-    return int(seed)
-
-
-def _entropy(count: int) -> list[int]:
-    return [secrets.randbits(62) for _ in range(count)]
-
-
-def _pcg64_state(seed: int) -> tuple[int, int, int, int, int]:
-    """NumPy's PCG64 seeded by ``seed``, as the kernel's five words."""
-    state: Any = np.random.PCG64(np.random.SeedSequence(seed)).state["state"]
-    low = (1 << 64) - 1
-    return (state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low, 0)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return value.clone() if hasattr(value, "clone") else value.copy()
 
 
 def _concatenate(parts: list[Any]) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from gpu_zoo import vector
+from gpu_zoo.memory import copied
+from gpu_zoo.vector import VectorEnv
 
 
 class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -45,7 +46,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         ValueError: there is not exactly one agent.
     """
 
-    def __init__(self, batch: vector.VectorEnv, *, copy: bool = True) -> None:
+    def __init__(self, batch: VectorEnv, *, copy: bool = True) -> None:
         if len(batch.agents) != 1:
             self.closed = True  # or Gymnasium would close the batch, which is not ours yet
             raise ValueError(
@@ -126,7 +127,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.batch.close()
 
     def _kept(self, array: Any) -> Any:
-        return vector._copied(array) if self.copy else array
+        return copied(array) if self.copy else array
 
     def _as_actions(self, actions: Any) -> Any:
         if hasattr(actions, "device") and not isinstance(actions, np.ndarray):
@@ -150,5 +151,5 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             "final_obs": last,
             "_final_obs": ended,
             "final_info": {},
-            "_final_info": vector._copied(ended),
+            "_final_info": copied(ended),
         }

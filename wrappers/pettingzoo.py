@@ -133,7 +133,7 @@ class Game:
         self.vector._require_reset(field)
         self._open |= writable
         layout = self.vector._program.fields[field]
-        view: npt.NDArray[Any] = self.vector._tiles(layout)[0, :, 0].reshape(layout.shape)
+        view: npt.NDArray[Any] = self.vector._memory.tiles(layout)[0, :, 0].reshape(layout.shape)
         view.flags.writeable = writable
         return view
 

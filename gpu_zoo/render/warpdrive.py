@@ -290,7 +290,8 @@ def _energies(
     params, table = dict(given), spec.tables.get("energy")
     if table is None:
         return None
-    return np.asarray(table.load(params), np.float64).reshape(params["nx"], params["ny"], -1)
+    nx, ny = (int(str(params[name])) for name in ("nx", "ny"))
+    return np.asarray(table.load(params), np.float64).reshape(nx, ny, -1)
 
 
 def _heat(surface: Any, frame: Frame, layer: npt.NDArray[np.float64] | None) -> None:

@@ -114,7 +114,7 @@ def snapshot(env: VectorEnv) -> Arrays:
         if name != "state" and not name.startswith("table/")  # which have no environment in front
     }
     for name, field in env._program.fields.items():
-        arrays[f"state/{name}"] = to_numpy(env._untiled(field))
+        arrays[f"state/{name}"] = to_numpy(env._memory.read(field))
     return arrays
 
 

@@ -155,7 +155,7 @@ def test_results_stay_where_they_are(case: Case, array: str) -> None:
     assert _pointers(env.step()[:4]) == before
     for group, agents in env.groups.items():
         arrays = env.group[group]
-        own = env._base + env._offsets[f"observations/{group}"]
+        own = env._memory.address(f"observations/{group}")
         assert _pointer(arrays.observations) == own == before[0][agents[0]]
 
 

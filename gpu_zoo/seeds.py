@@ -1,0 +1,75 @@
+"""From a seed to each environment's random number generator."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_zoo.errors import InvalidSeed
+from gpu_zoo.spec import Numerics
+
+MAX_SEED = 2**63 - 1
+
+
+def seed_rows(
+    seed: int | Sequence[int] | None, num_envs: int, numerics: Numerics
+) -> npt.NDArray[np.int64]:
+    """The generators' words of 64 bits, ``(num_envs, words)``, as the kernel has them.
+
+    Args:
+        seed: environment i gets ``seed + i``, or ``seed[i]``; None takes the operating system's
+            entropy.
+        num_envs: number of environments.
+        numerics: which generator it is.
+
+    Raises:
+        InvalidSeed: a seed out of 0 ... 2**63 - 1, or not one for each environment.
+    """
+    if seed is None:
+        seeds = [secrets.randbits(62) for _ in range(num_envs)]
+    else:
+        seeds = _checked(seed, num_envs, numerics)
+    if numerics == "reference":
+        rows = np.array([_pcg64_state(one) for one in seeds], np.uint64)
+    else:
+        rows = np.zeros((num_envs, 2), np.uint64)
+        rows[:, 0] = seeds
+    return rows.view(np.int64)  # torch has no uint64 to speak of
+
+
+def _checked(seed: int | Sequence[int], num_envs: int, numerics: Numerics) -> list[int]:
+    if (
+        isinstance(seed, (bool, np.bool_))
+        or not isinstance(seed, (int, np.integer, list, tuple, np.ndarray))
+        or (isinstance(seed, np.ndarray) and seed.ndim == 0)
+    ):
+        raise InvalidSeed(f"seed={seed!r}: expected an int or one int an environment")
+    if isinstance(seed, (int, np.integer)):
+        seeds = [int(seed) + i for i in range(num_envs)]
+    else:
+        seeds = [_as_int(one) for one in seed]
+    if len(seeds) != num_envs:
+        raise InvalidSeed(f"seed: {len(seeds)} seeds for {num_envs} environments")
+    # NumPy's seed sequence, which reference numerics uses, takes any size.
+    limit = MAX_SEED if numerics == "fast" else None
+    if min(seeds) < 0 or (limit is not None and max(seeds) > limit):
+        bound = "" if limit is None else " <= 2**63 - 1 - num_envs"
+        raise InvalidSeed(f"seed={seed!r}: expected 0 <= seed{bound}")
+    return seeds
+
+
+def _as_int(seed: Any) -> int:
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise InvalidSeed(f"seed: {seed!r} among the seeds, expected ints")
+    return int(seed)
+
+
+def _pcg64_state(seed: int) -> tuple[int, int, int, int, int]:
+    """NumPy's PCG64 seeded by ``seed``, as the kernel's five words."""
+    state: Any = np.random.PCG64(np.random.SeedSequence(seed)).state["state"]
+    low = (1 << 64) - 1
+    return (state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low, 0)

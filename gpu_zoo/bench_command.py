@@ -56,6 +56,8 @@ def bench(
         raise UserError(f"--family {family}: expected one of {', '.join(families)}")
     if num_envs is not None and (not num_envs or min(num_envs) < 1):
         raise UserError(f"--num-envs {' '.join(map(str, num_envs))}: expected positive numbers")
+    if not seconds > 0:
+        raise UserError(f"--seconds {seconds:g}: expected more than 0")
     for option, given in (("--rules", rules), ("--param", params), ("--sweep", sweep)):
         if given and family is not None:
             raise UserError(f"{option}: not with --family")

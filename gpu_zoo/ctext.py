@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from gpu_zoo.buffers import ENV_BUFFERS, GROUP_BUFFERS
 from gpu_zoo.spec import Field, evaluate
-from gpu_zoo.team import MAX_SLOTS
 
 if TYPE_CHECKING:
     from gpu_zoo.prelude import Program, StateField
@@ -42,7 +41,6 @@ def flags(program: Program) -> str:
         "BLOCK_TEAMS": team.per_block,
         "TEAM_BLOCKS": team.blocks,
         "WORKSPACE_IN_MEMORY": team.in_memory,
-        "MAX_SLOTS": MAX_SLOTS,
     }
     return "".join(f"#define ZOO_{name} {int(value)}\n" for name, value in values.items())
 
@@ -154,6 +152,7 @@ class SpecText:
         yield "    const State* pool;"
         yield "    u64 pool_fields;"
         yield "    void* workspaces;"
+        yield "    unsigned* arrivals;"
         if tables:
             yield "    Tables tables;"
         yield "    int num_envs;"

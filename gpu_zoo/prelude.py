@@ -209,6 +209,7 @@ class Program:
                 ("pool", "u8"),
                 ("pool_fields", "u8"),
                 ("workspaces", "u8"),
+                ("arrivals", "u8"),
                 *([("tables", np.dtype(tables))] if tables else []),
                 ("num_envs", "i4"),
                 ("autoreset", "i4"),

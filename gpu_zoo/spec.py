@@ -314,6 +314,7 @@ class EnvSpec:
             block, one or several, by the number of agents); ``"auto"`` takes lane up to 8 agents.
         starts: given the parameters, a pool of states to start in, or None; see
             :meth:`~gpu_zoo.vector.VectorEnv.set_reset_pool`.
+        starts_use: parameters that the kernel reads and ``starts`` uses, too.
         check: raises ValueError for parameter values that do not go together.
         reward: the reward in words.
         ends: when an episode terminates, in words.
@@ -342,6 +343,7 @@ class EnvSpec:
     traits: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     shape: Literal["lane", "block", "auto"] = "auto"
     starts: Callable[[Mapping[str, Value]], Mapping[str, Any] | None] | None = None
+    starts_use: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Value]], None] | None = None
     reward: str = ""
     ends: str = ""

@@ -39,7 +39,7 @@ def pack_pool(program: Program, states: Mapping[str, Any]) -> Pool:
     for name in states:
         if name not in known:
             raise KeyError(f"reset_pool[{name!r}]: expected one of {', '.join(known)}")
-    given = {name: to_host(values) for name, values in states.items()}
+    given = {name: to_host(f"reset_pool[{name!r}]", values) for name, values in states.items()}
     counts = {name: len(values) if values.ndim else 0 for name, values in given.items()}
     rows = max(counts.values(), default=0)
     if rows == 0:
@@ -75,25 +75,31 @@ def check_each(name: str, param: Param, value: Any, num_envs: int) -> npt.NDArra
         TypeError: the wrong kind of values.
         ValueError: not one for each environment, or one out of range.
     """
-    values = to_host(value)
+    values = to_host(name, value)
     if values.shape != (num_envs,):
         raise ValueError(f"{name}: shape {values.shape}, expected ({num_envs},) or one value")
     kinds = {bool: "b", int: "iu", float: "fiu"}[param.type]
     if values.dtype.kind not in kinds:
         raise TypeError(f"{name}: dtype {values.dtype}, expected {param.type.__name__}s")
+    for env in {int(values.argmin()), int(values.argmax())}:  # a NaN, if there is one
+        param.check(f"{name}[{env}]", values[env].item())
     checked: npt.NDArray[Any] = np.array(values, param.type)
-    for env in {int(np.argmin(checked)), int(np.argmax(checked)), _first_nan(checked)}:
-        param.check(f"{name}[{env}]", checked[env].item())
     checked.flags.writeable = False
     return checked
 
 
-def _first_nan(values: npt.NDArray[Any]) -> int:
-    return int(np.isnan(values).argmax()) if values.dtype.kind == "f" else 0
+def to_host(name: str, value: Any) -> npt.NDArray[Any]:
+    """A NumPy array of numbers, of a NumPy, CuPy or torch array, or of a list.
 
-
-def to_host(value: Any) -> npt.NDArray[Any]:
-    """A NumPy array of numbers, of a NumPy, CuPy or torch array, or of a list."""
+    Raises:
+        TypeError: what NumPy makes no array of numbers of; ``name`` is for the message.
+    """
     if hasattr(value, "get") and not isinstance(value, Mapping):
         value = value.get()
-    return np.asarray(value.cpu() if hasattr(value, "cpu") else value)
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise TypeError(f"{name}: {value!r}, expected an array of numbers") from None
+    return array

@@ -32,7 +32,7 @@ AUTORESET_CODES = {  # as kernels/zoo/entry.cuh numbers them
 StepResult = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 # What get_state returns besides the environment's own state fields.
 STATE_BUFFERS = ("rng", "steps", "done", "last_lengths")
-STATE_GROUP_BUFFERS = ("active", "episode_returns", "last_returns")
+STATE_GROUP_BUFFERS = ("episode_returns", "last_returns")
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,9 @@ class VectorEnv:
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.device = resolve_device(device)
         self._pool: Pool | None = None
+        self._pool_memory: Any = None
+        self._each: Any = None  # the parameters of each environment, on the device
+        self._own_starts = False
         self._shape = shape
         self._program = Program(spec, self.params, numerics, shape)
         self._backend = make_backend(self._program, self.num_envs, self.device, array, build)
@@ -143,18 +146,25 @@ class VectorEnv:
         self._name_things()
         for name, value in each.items():
             self.set_param(name, value)
-        if reset_pool is None:
-            reset_pool = self._own_starts()
+        self._use_own_starts()
         if reset_pool is not None:
             self.set_reset_pool(reset_pool)
 
-    def _own_starts(self) -> dict[str, Any] | None:
-        """The pool that the parameters ask for, in the numerics' own precision."""
-        starts = None if self.spec.starts is None else self.spec.starts(self.params)
+    def _use_own_starts(self) -> None:
+        """Take the pool of starts that the parameters ask for, if they do."""
+        starts = None if self.spec.starts is None else self.spec.starts(self._scalars())
+        self._own_starts = starts is not None
         if starts is None:
-            return None
+            return
+        for name in self.spec.starts_use:
+            if isinstance(self.params[name], np.ndarray):
+                raise ValueError(
+                    f"{name}: one value an environment, expected one for all, as "
+                    "the starts are drawn with it"
+                )
         fields = self._program.fields
-        return {name: np.asarray(rows, fields[name].dtype) for name, rows in starts.items()}
+        in_precision = {name: np.asarray(rows, fields[name].dtype) for name, rows in starts.items()}
+        self._use_pool(pack_pool(self._program, in_precision))
 
     def _varies(self, name: str, value: Any) -> bool:
         """Whether this is a parameter with a value for each environment."""
@@ -197,13 +207,14 @@ class VectorEnv:
     def _bind_own(self, io: np.ndarray[Any, Any]) -> None:
         """Parameters, and the states that episodes start in."""
         io["params"] = self._program.launch_params(self._scalars())
-        # Kept, since the kernels read this memory.
-        self._own: list[Any] = []
         if self._program.features.varied:
-            each = self._program.launch_params(self.params, self.num_envs)
-            io["varied"] = self._keep(each)
+            each = self._to_device(self._program.launch_params(self.params, self.num_envs))
+            if self._each is None:
+                self._each = each
+            self._each[...] = each  # in the same place: earlier kernels may still read there
+            io["varied"] = self._backend.address(self._each)
         if self._pool is not None:
-            io["pool"] = self._keep(self._pool.rows)
+            io["pool"] = self._backend.address(self._pool_memory)
             io["pool_rows"] = len(self._pool.rows)
             io["pool_fields"] = self._pool.fields
 
@@ -211,19 +222,17 @@ class VectorEnv:
         """The parameters with one value each: the first environment's, where they vary."""
         return {n: v[0].item() if isinstance(v, np.ndarray) else v for n, v in self.params.items()}
 
-    def _keep(self, array: np.ndarray[Any, Any]) -> int:
-        """Bring bytes to the device and return their address."""
-        native = self._backend.native(np.frombuffer(array.tobytes(), np.uint8).copy())
-        self._own.append(native)
-        return self._backend.address(native)
+    def _to_device(self, array: np.ndarray[Any, Any]) -> Any:
+        """The bytes of an array on the device."""
+        return self._backend.native(np.frombuffer(array.tobytes(), np.uint8).copy())
 
     def _use(self, features: Features) -> None:
-        """Have the kernel do more than it was compiled for; what it does already it keeps."""
+        """Have the kernel do more than it was compiled for, or less."""
         if features != self._program.features:
-            self._program = Program(
-                self.spec, self._scalars(), self.numerics, self._shape, features
-            )
-            self._backend.load(self._program)
+            program = Program(self.spec, self._scalars(), self.numerics, self._shape, features)
+            self._backend.wait()  # for kernels that are at work in memory which goes now
+            self._backend.load(program)
+            self._program = program
 
     def _name_things(self) -> None:
         groups = self._program.groups
@@ -463,13 +472,18 @@ class VectorEnv:
         if name not in launch:
             raise KeyError(f"name={name!r}: expected one of {', '.join(launch)}")
         param = self.spec.params[name]
-        varies = is_array(value)
-        checked = (
-            check_each(name, param, value, self.num_envs) if varies else (param.check(name, value))
-        )
-        self.params = MappingProxyType({**self.params, name: checked})
-        if varies:
+        if is_array(value):
+            checked = check_each(name, param, value, self.num_envs)
             self._use(replace(self._program.features, varied=True))
+        else:
+            checked = param.check(name, value)
+        before, self.params = self.params, MappingProxyType({**self.params, name: checked})
+        try:
+            if self._own_starts and name in self.spec.starts_use:
+                self._use_own_starts()
+        except ValueError:
+            self.params = before
+            raise
         self._bind()
 
     def set_reset_pool(self, states: Mapping[str, Any] | None) -> None:
@@ -487,8 +501,14 @@ class VectorEnv:
             ValueError: a wrong shape or dtype, or no row at all.
         """
         self._require_open()
-        self._pool = None if states is None else pack_pool(self._program, states)
-        self._use(replace(self._program.features, pool=states is not None))
+        self._own_starts = False
+        self._use_pool(None if states is None else pack_pool(self._program, states))
+
+    def _use_pool(self, pool: Pool | None) -> None:
+        self._use(replace(self._program.features, pool=pool is not None))
+        self._backend.wait()  # for kernels that read the old pool, which goes now
+        self._pool = pool
+        self._pool_memory = None if pool is None else self._to_device(pool.rows)
         self._bind()
 
     def get_state(self) -> dict[str, Any]:
@@ -561,7 +581,8 @@ class VectorEnv:
 
     def _state_buffers(self) -> list[str]:
         groups = [g.name for g in self._program.groups]
-        return [*STATE_BUFFERS, *(f"{b}/{g}" for b in STATE_GROUP_BUFFERS for g in groups)]
+        kinds = [*(["active"] if self.spec.leaving else []), *STATE_GROUP_BUFFERS]
+        return [*STATE_BUFFERS, *(f"{kind}/{group}" for kind in kinds for group in groups)]
 
     def _state_shapes(self) -> dict[str, Buffer]:
         fields = {n: Buffer(f.dtype, f.shape) for n, f in self._program.fields.items()}

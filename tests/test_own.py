@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,24 @@ def test_bad_values(name: str, value: Any, error: type[Exception], message: str)
     with pytest.raises(error, match=message):
         gpu_zoo.make_vec("classic/pendulum_v1", 2, **{name: value})
     assert env.params[name] == env.spec.params[name].default
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[[1.0], [2.0, 3.0]], ["a", "b"], torch.tensor([1j, 2j])],
+    ids=["ragged", "text", "complex"],
+)
+def test_what_is_no_array_of_numbers_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^g: "):
+        gpu_zoo.make_vec("classic/pendulum_v1", 2, g=value)
+
+
+def test_a_gradient_is_no_obstacle_and_too_large_is_said_as_it_is() -> None:
+    env = gpu_zoo.make_vec("classic/pendulum_v1", 2)
+    env.set_param("g", torch.tensor([1.0, 2.0], requires_grad=True))
+    assert env.params["g"].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match=r"max_cycles\[1\]=9223372036854775808: "):
+        env.set_param("max_cycles", np.array([1, 2**63], np.uint64))
 
 
 def test_nan_is_out_of_range() -> None:
@@ -226,3 +245,80 @@ def test_both_at_once_and_a_play_goes_on_after_them() -> None:
             one.step()
     for name, array in env.get_state().items():
         np.testing.assert_array_equal(array, twin.get_state()[name], name)
+
+
+@pytest.mark.parametrize("change", ["pool", "parameter"])
+def test_a_failed_compilation_changes_nothing(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = gpu_zoo.make_vec("classic/pendulum_v1", 2)
+
+    def own() -> None:
+        if change == "pool":
+            env.set_reset_pool({"theta": np.full(1, 0.5, np.float32)})
+        else:
+            env.set_param("g", [1.0, 2.0])
+
+    def fail(*_: Any) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="no room"):
+        broken.setattr(env._backend, "load", fail)
+        own()
+    assert env.params["g"] == 10.0
+    env.reset(seed=0)
+    assert len(np.unique(env.get_state()["theta"])) == 2
+    own()  # and now it does what it says
+    env.reset(seed=0)
+    if change == "pool":
+        assert env.get_state()["theta"].tolist() == [0.5, 0.5]
+    else:
+        assert env.params["g"].tolist() == [1.0, 2.0]
+
+
+# Starts that parameters ask for ------------------------------------------------------------------
+
+PLANE = "warpdrive/tag_continuous_v0"
+
+
+def test_seeded_starts_follow_the_size_of_the_square() -> None:
+    env = gpu_zoo.make_vec(PLANE, 2, seed=1)
+    env.reset()
+    x = env.get_state()["x"]
+    env.set_param("grid_length", 2.0)
+    env.reset()
+    np.testing.assert_allclose(env.get_state()["x"], x / 5, rtol=1e-6)
+
+
+def test_seeded_starts_have_squares_of_one_size() -> None:
+    message = "grid_length: one value an environment, expected one for all"
+    with pytest.raises(ValueError, match=message):
+        gpu_zoo.make_vec(PLANE, 11, seed=1, grid_length=np.linspace(1, 30, 11))
+    env = gpu_zoo.make_vec(PLANE, 3, seed=1)
+    with pytest.raises(ValueError, match=message):
+        env.set_param("grid_length", [1.0, 2.0, 3.0])
+    assert env.params["grid_length"] == 10.0
+    env.set_reset_pool(None)  # without them it may differ
+    env.set_param("grid_length", [1.0, 2.0, 3.0])
+    env.reset(seed=0)
+    assert (env.get_state()["x"].max(axis=1) <= [1, 2, 3]).all()
+
+
+@pytest.mark.parametrize("value", [-0.1, 10.5, float("nan"), 1e12])
+def test_starts_lie_in_the_square(value: float) -> None:
+    where = {"starting_location_x": (1.0, value), "starting_location_y": (1.0, 2.0)}
+    with pytest.raises(ValueError, match=r"starting_location_x: .*, expected numbers from 0 to 10"):
+        gpu_zoo.make_vec(PLANE, 2, num_runners=1, **where)
+
+
+def test_a_copy_has_the_pool_too() -> None:
+    env = gpu_zoo.make(PLANE, num_runners=1)
+    env.game.vector.set_reset_pool({"x": np.full((1, 2), 3.0)})
+    twin = copy.deepcopy(env)
+    twin.reset(seed=5)
+    assert twin.game.vector.get_state()["x"].tolist() == [[3.0, 3.0]]
+
+
+def test_who_cannot_leave_cannot_be_made_to() -> None:
+    env = gpu_zoo.make_vec("classic/pendulum_v1", 1)
+    env.reset(seed=0)
+    with pytest.raises(KeyError, match="state\\['active/agent'\\]: expected one of"):
+        env.set_state({"active/agent": np.zeros((1, 1), np.bool_)})

@@ -180,8 +180,11 @@ class Game:
         row[i] = value
 
     def _set_multi(self, agent: str, action: Any, choices: tuple[Any, ...]) -> None:
-        values = np.asarray(action)
         wanted = f"expected {len(choices)} integers, 0 <= action < {list(choices)}"
+        try:
+            values = np.asarray(action)
+        except ValueError:
+            raise InvalidAction(f"actions[{agent!r}]: {action!r}, {wanted}") from None
         if values.shape != (len(choices),) or values.dtype.kind not in "iu":
             raise InvalidAction(f"actions[{agent!r}]: {action!r}, {wanted}")
         if (values < 0).any() or (values >= choices).any():
@@ -374,6 +377,7 @@ class Face:
             # An AEC environment may be between two agents' turns.
             "actions": {name: group.actions.copy() for name, group in vector.group.items()},
             "start": getattr(self.game, "start", None),
+            "pool": vector._pool,
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -390,6 +394,8 @@ class Face:
         for name, value in pickled["params"].items():
             if value != vector.params[name]:
                 vector.set_param(name, value)
+        if pickled["pool"] is not None:
+            vector._use_pool(pickled["pool"])
         if pickled["state"] is not None:
             vector.reset(seed=0)
             vector.set_state(pickled["state"])

@@ -26,6 +26,9 @@ class Backend(Protocol):
     def load(self, program: Program) -> None:
         """Compile a program, unless that was done before, and launch its kernels from now on."""
 
+    def wait(self) -> None:
+        """Return when the device has done all that it was given, on any stream."""
+
     def address(self, native: Any) -> int:
         """Where a native array lies."""
 

@@ -71,6 +71,9 @@ class CpuBackend:
         self._arena = np.empty(0, np.uint8)
         self._io = np.zeros((), program.io)
 
+    def wait(self) -> None:
+        pass  # a launch returns when all is done
+
     def load(self, program: Program) -> None:
         path = compiler.build_host(compiler.flatten(program), program.spec.name, self._build)
         self._library = ctypes.CDLL(str(path))

@@ -62,6 +62,10 @@ class CudaBackend:
         self._streams: dict[int, Any] = {}
         self._io: Any = None
 
+    def wait(self) -> None:
+        with self._cupy.cuda.Device(self._index):
+            self._cupy.cuda.runtime.deviceSynchronize()
+
     def load(self, program: Program) -> None:
         with self._cupy.cuda.Device(self._index) as gpu:
             arch = f"sm_{gpu.compute_capability}"
@@ -86,9 +90,15 @@ class CudaBackend:
             occupancy = self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
             fewest = min(occupancy(k.kernel.ptr, team.threads, 0) for k in self._kernels.values())
             running = fewest * gpu.attributes["MultiProcessorCount"]
-            slots = min(slots, max(1, running // team.blocks))
+            if running < team.blocks:
+                raise ValueError(
+                    f"device={self.device!r}: runs {running} blocks at a time, and "
+                    f"{program.num_agents} agents take {team.blocks}"
+                )
+            slots = min(slots, running // team.blocks)
         if team.in_memory:
             self._workspaces = self._zeros(slots * team.workspace)
+            self._arrivals = self._zeros(slots * 4)
         return slots * team.blocks
 
     def allocate(self, nbytes: int) -> int:
@@ -135,6 +145,7 @@ class CudaBackend:
     def bind(self, io: npt.NDArray[np.void]) -> None:
         if self._workspaces is not None:
             io["workspaces"] = self.address(self._workspaces)
+            io["arrivals"] = self.address(self._arrivals)
         raw = self.native(np.frombuffer(io.tobytes(), np.uint8).copy())
         first = self._io is None
         if first:

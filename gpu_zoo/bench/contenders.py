@@ -64,6 +64,8 @@ def ours(
     env.reset(seed=0)
     cuda = str(env.device).startswith("cuda")
     xp: Any = importlib.import_module("cupy" if cuda else "numpy")
+    if cuda:
+        xp.cuda.Device(int(env.device.partition(":")[2] or 0)).use()  # for what follows, too
     groups = [(env.group[name], len(agents)) for name, agents in env.groups.items()]
     script: list[list[tuple[Any, Any]]] = [
         [(g.actions, xp.asarray(_draw(g.action_space, (num_envs, size), 100 * t + i)))

@@ -69,7 +69,9 @@ def _machine(cuda: bool, load: float) -> dict[str, Any]:
         "python": platform.python_version(),
     }
     if cuda:
-        properties = importlib.import_module("cupy").cuda.runtime.getDeviceProperties(0)
+        properties = importlib.import_module("cupy").cuda.runtime.getDeviceProperties(
+            importlib.import_module("cupy").cuda.Device().id
+        )
         machine["gpu"] = properties["name"].decode()
     return machine
 

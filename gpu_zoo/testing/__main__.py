@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu_zoo import compile as compiler
 from gpu_zoo.testing.builds import SEED, STEPS, guarded
-from gpu_zoo.testing.play import put_actions, random_actions
+from gpu_zoo.testing.play import give_own, put_actions, random_actions
 from gpu_zoo.vector import VectorEnv
 
 
@@ -30,6 +30,7 @@ def _play(job: dict[str, Any]) -> None:
                 job["spec"], 5, autoreset_mode=mode, numerics=job["numerics"], shape=shape,
                 build=job["build"], **job["params"],
             )  # fmt: skip
+            give_own(env, job["features"])
             if job["build"] == "tsan":
                 env._backend.set_block_size(3)  # type: ignore[attr-defined]
             kept_alive = _separate_buffers(env) if job["build"] == "asan" else []

@@ -24,7 +24,7 @@ from gpu_zoo import compile as compiler
 from gpu_zoo import nvrtc
 from gpu_zoo.prelude import PLAIN, Features, Program
 from gpu_zoo.spec import EnvSpec, Numerics
-from gpu_zoo.testing.play import CheckSkipped, Subject, random_actions, record
+from gpu_zoo.testing.play import CheckSkipped, Subject, give_own, random_actions, record
 
 BLOCK_SIZES = (1, 2, 3, 5, 8)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
@@ -60,8 +60,18 @@ def check_builds(
     shapes: Iterable[str] | None = None,
     builds: Iterable[str] = ("reversed", "emulated"),
     block_sizes: Iterable[int] = BLOCK_SIZES,
+    features: Features = PLAIN,
 ) -> None:
-    """Check that all builds in both shapes give the same bits in every buffer on every step.
+    """Check that all builds in all shapes give the same bits in every buffer on every step.
+
+    Args:
+        spec: the environment.
+        params: its parameters.
+        numerics: which of the numerics.
+        shapes: which shapes; by default those that the environment is made for.
+        builds: which builds, beside the plain one.
+        block_sizes: threads that an emulated block has.
+        features: whether environments have their own parameters, and starts out of a pool.
 
     Raises:
         CheckFailed: the first place where a build differs from the plain one.
@@ -69,15 +79,18 @@ def check_builds(
     shapes = tuple(shapes or shapes_of(spec))
     for kind in numerics:
         subject = Subject(spec, params or {}, kind).limited(LIMIT)
-        _build(subject, [(shape, build) for shape in shapes for build in ("plain", *builds)])
+        wanted = [(shape, build) for shape in shapes for build in ("plain", *builds)]
+        _build(subject, wanted, features)
         count = 37 if "lane" in shapes else 5  # a tile and a part of one, or a block's and more
         env = subject.make(count)
+        give_own(env, features)
         actions = random_actions(env, STEPS)
         want = record(env, actions, SEED)
         for shape in shapes:
             for build in ("plain", *builds):
                 for threads in block_sizes if build == "emulated" else (1,):
                     env = subject.make(count, shape=shape, build=build)
+                    give_own(env, features)
                     if build == "emulated":
                         env._backend.set_block_size(threads)  # type: ignore[attr-defined]
                     what = f"{shape} shape, {build}, {threads} threads a block, against plain"
@@ -85,12 +98,12 @@ def check_builds(
                     subject.require_equal("check_builds", what, got, want)
 
 
-def _build(subject: Subject, wanted: list[tuple[str, str]]) -> None:
+def _build(subject: Subject, wanted: list[tuple[str, str]], features: Features = PLAIN) -> None:
     """Compile several builds at once, so that making the environments finds them."""
     params = subject.spec.resolve(subject.params)
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         for shape, build in wanted:
-            program = Program(subject.spec, params, subject.numerics, shape)
+            program = Program(subject.spec, params, subject.numerics, shape, features)
             source = compiler.flatten(program)
             if build == "asan":
                 source = guarded(program, source)
@@ -121,6 +134,7 @@ def check_races(
     numerics: Numerics = "fast",
     shapes: Iterable[str] | None = None,
     timeout: float = 120,
+    features: Features = PLAIN,
 ) -> None:
     """Run blocks of three real threads under ThreadSanitizer.
 
@@ -129,7 +143,7 @@ def check_races(
         CheckSkipped: ThreadSanitizer is not to be had here.
     """
     subject = Subject(spec, params or {}, numerics)
-    _run_sanitized("check_races", "tsan", subject, shapes or shapes_of(spec), timeout)
+    _run_sanitized("check_races", "tsan", subject, shapes or shapes_of(spec), timeout, features)
 
 
 def check_bounds(
@@ -159,19 +173,26 @@ def check_bounds(
 
 
 def _run_sanitized(
-    check: str, build: str, subject: Subject, shapes: Iterable[str], timeout: float
+    check: str,
+    build: str,
+    subject: Subject,
+    shapes: Iterable[str],
+    timeout: float,
+    features: Features = PLAIN,
 ) -> None:
     """Play in a process of its own: a sanitizer must be there from the start, and may abort."""
     preload = _runtime(build)
     subject = subject.limited(LIMIT)
     shapes = tuple(shapes)
-    _build(subject, [(shape, build) for shape in shapes])
+    for kernel in {PLAIN, features}:  # without what is given later, they are made
+        _build(subject, [(shape, build) for shape in shapes], kernel)
     job = {
         "spec": _portable(subject.spec),
         "params": dict(subject.params),
         "numerics": subject.numerics,
         "build": build,
         "shapes": shapes,
+        "features": features,
         "kernels": compiler.KERNELS,  # where a copy of the kernels is tested, it too
     }
     settings = {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_zoo.prelude import Features
 from gpu_zoo.spec import EnvSpec, Numerics
 from gpu_zoo.vector import VectorEnv
 
@@ -60,6 +61,19 @@ class Subject:
         problem = first_difference(got, want, first_step)
         if problem:
             raise self.failure(check, f"{what}: {problem}")
+
+
+def give_own(env: VectorEnv, features: Features) -> None:
+    """Give each environment its own time limit, and a pool of three states to start in."""
+    if features.varied:
+        env.set_param(env.spec.time_limit, np.arange(env.num_envs) % 3 + 2)
+    if features.pool:
+        env.reset(seed=99)
+        state = env.get_state()
+        pool = {
+            name: to_numpy(state[name])[np.arange(3) % env.num_envs] for name in env._program.pooled
+        }
+        env.set_reset_pool(pool)
 
 
 def to_numpy(array: Any) -> Array:

@@ -41,8 +41,14 @@ def _check(values: Mapping[str, Value]) -> None:
         )
     for name in ("starting_location_x", "starting_location_y", "starting_directions"):
         given = cast("tuple[float, ...] | None", values[name])
-        if given is not None and len(given) != agents:
+        if given is None:
+            continue
+        if len(given) != agents:
             raise ValueError(f"{name}: {len(given)} numbers, expected {agents}, {PLACES}")
+        most = 2 * math.pi if "direction" in name else cast(float, values["grid_length"])
+        for number in given:
+            if not 0 <= number <= most:
+                raise ValueError(f"{name}: {number:g}, expected numbers from 0 to {most:g}")
     if (values["starting_location_x"] is None) != (values["starting_location_y"] is None):
         raise ValueError("starting_location_x, starting_location_y: expected both or neither")
 
@@ -149,7 +155,7 @@ SPEC = EnvSpec(
         "at_wall": Field("u8", ("num_taggers + num_runners",), "ran into the wall in this step"),
     },
     scratch={
-        "cells": Field("i32", ("GRID_SIDE * GRID_SIDE + 2",), "where each cell's agents begin"),
+        "cells": Field("i32", ("GRID_SIDE * GRID_SIDE + 1",), "where each cell's agents begin"),
         "sums": Field("i32", (32,), "agents in each chunk of cells"),
         "order": Field("i32", ("num_taggers + num_runners",), "agents, cell by cell"),
         "near_x": Field("real", ("num_taggers + num_runners",), "positions in that order"),
@@ -160,6 +166,7 @@ SPEC = EnvSpec(
     },
     shape="block",
     starts=_starts,
+    starts_use=("grid_length",),
     check=_check,
     reward=(
         "taggers: `tag_reward_for_tagger` for each runner that they tag, being the nearest tagger; "

@@ -89,11 +89,11 @@ ZOO_FN void env_survey(Env& e) {
 ZOO_FN int tagger_of(const Env& e, const Grid& grid, int i, real reach) {
     const real x = e.s.x[i], y = e.s.y[i];
     const real wide = reach + grid.length * (real)1e-5;
-    const int left = grid.cell<GRID_SIDE>(zoo_max(x - wide, (real)0));
+    const int left = grid.cell<GRID_SIDE>(x - wide);
     const int right = grid.cell<GRID_SIDE>(x + wide);
     const int high = grid.cell<GRID_SIDE>(y + wide);
     Near best = nobody();
-    for (int row = grid.cell<GRID_SIDE>(zoo_max(y - wide, (real)0)); row <= high; ++row)
+    for (int row = grid.cell<GRID_SIDE>(y - wide); row <= high; ++row)
         grid.visit<GRID_SIDE>(row, left, right, [&](int other, real other_x, real other_y) {
             if (!is_tagger(other)) return;
             const Near one = near(x - other_x, y - other_y, other);

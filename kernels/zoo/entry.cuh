@@ -9,8 +9,8 @@
 //   env_observe(const Env&, i, Row)       writes agent i's observation, obs_size(group_of(i)) long
 //   env_info(const Env&, i, real*)        writes agent i's info values, if the spec declares any
 // all threads of the environment call them together, but for the last two, which read only what
-// is finished, one call an agent. Owns what no kernel file should: episodes, the time limit, autoreset, episode
-// statistics, and the three entry points zoo_reset, zoo_step, zoo_observe.
+// is finished, one call an agent. Owns what no kernel file should: episodes, the time limit,
+// autoreset, episode statistics, and the three entry points zoo_reset, zoo_step, zoo_observe.
 #pragma once
 
 // Values of gymnasium.vector.AutoresetMode, in gpu_zoo/vector.py's numbering.
@@ -194,8 +194,10 @@ ZOO_FN bool step_env(Env& e, bool resting) {
 #endif
 
 // Who works on the environment shares its workspace.
-#if ZOO_LANE || !(ZOO_GPU || defined(ZOO_EMULATE))
+#if ZOO_LANE || !(ZOO_GPU || defined(ZOO_EMULATE) || ZOO_WORKSPACE_IN_MEMORY)
   #define ZOO_WORKSPACE(io) Workspace workspace
+#elif !(ZOO_GPU || defined(ZOO_EMULATE))
+  #define ZOO_WORKSPACE(io) static thread_local Workspace workspace  // too large for a stack
 #elif ZOO_GPU && ZOO_WORKSPACE_IN_MEMORY
   #define ZOO_WORKSPACE(io) \
       Workspace& workspace = ((Workspace*)io.workspaces)[block_index() / ZOO_TEAM_BLOCKS]
@@ -238,6 +240,12 @@ ZOO_FN void run(const Io& io, int env) {
 #endif
 }
 
+#if ZOO_SPREAD && ZOO_GPU
+  #define ZOO_MEET(io) meet_at((io)->arrivals)
+#else
+  #define ZOO_MEET(io)
+#endif
+
 // The environment that a thread begins with.
 #if ZOO_GPU || defined(ZOO_EMULATE)
   #if ZOO_LANE
@@ -268,7 +276,8 @@ ZOO_FN void run(const Io& io, int env) {
     #define ZOO_ENTRY(name, operation)                                                 \
         extern "C" __global__ void                                                      \
         name(const Io* __restrict__ io) { \
-            const int teams = gridDim.x * ZOO_BLOCK_TEAMS / ZOO_TEAM_BLOCKS;             \
+            ZOO_MEET(io);                                                               \
+            const int teams = gridDim.x * ZOO_BLOCK_TEAMS / ZOO_TEAM_BLOCKS;            \
             for (int env = first_env(); env < io->num_envs; env += teams)               \
                 run<operation>(*io, env);                                               \
         }

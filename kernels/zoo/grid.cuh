@@ -17,7 +17,7 @@ constexpr int GRID_CHUNKS = 32;  // of cells, which are counted together
 
 // Lies in the kernel's Scratch: the spec gives the arrays' sizes.
 struct Grid {
-    int* cells;   // SIDE * SIDE + 2: cell c's agents are order[cells[c + 1]] to before cells[c + 2]
+    int* cells;   // SIDE * SIDE + 1: where in the order each cell's agents begin
     int* sums;    // GRID_CHUNKS
     int* order;   // the agents, cell by cell
     real* x;      // their positions, in the same order
@@ -26,15 +26,16 @@ struct Grid {
 
     template <int SIDE>
     ZOO_METHOD int cell(real at) const {
-        const int c = (int)(at * ((real)SIDE / length));
-        return c < SIDE ? c : SIDE - 1;
+        // Whoever is outside, or nowhere, belongs to a cell at the border.
+        const real c = at * ((real)SIDE / length);
+        return c >= SIDE ? SIDE - 1 : c > 0 ? (int)c : 0;
     }
 
     // Calls see(agent, x, y) for all agents of row `row`, columns `first` to `last`.
     template <int SIDE, class See>
     ZOO_METHOD void visit(int row, int first, int last, See see) const {
-        const int end = cells[row * SIDE + last + 2];
-        for (int k = cells[row * SIDE + first + 1]; k < end; ++k) see(order[k], x[k], y[k]);
+        const int end = cells[row * SIDE + last + 1];
+        for (int k = cells[row * SIDE + first]; k < end; ++k) see(order[k], x[k], y[k]);
     }
 };
 
@@ -43,8 +44,8 @@ template <int SIDE, class Present, class X, class Y>
 ZOO_FN void build_grid(const Grid& grid, int n, Present present, X x, Y y) {
     constexpr int CELLS = SIDE * SIDE;
     constexpr int CHUNK = (CELLS + GRID_CHUNKS - 1) / GRID_CHUNKS;
-    int* const counts = grid.cells + 1;
-    for_each(c, CELLS + 2) grid.cells[c] = 0;
+    int* const counts = grid.cells;
+    for_each(c, CELLS + 1) counts[c] = 0;
     sync_env();
     const auto cell_of = [&](int i) {
         return grid.cell<SIDE>(y(i)) * SIDE + grid.cell<SIDE>(x(i));
@@ -138,7 +139,7 @@ struct Seen {
     ZOO_METHOD int agents(const Grid& grid) const {
         int count = 0;
         for (int row = low; row <= high; ++row)
-            count += grid.cells[row * SIDE + right + 2] - grid.cells[row * SIDE + left + 1];
+            count += grid.cells[row * SIDE + right + 1] - grid.cells[row * SIDE + left];
         return count;
     }
     // Who is nearer than this has been seen: how far the nearest border with unseen cells is.
@@ -189,8 +190,8 @@ struct Seen {
       const Near certain = seen.certain(grid, x, y);
       int count = 0;
       for (int row = seen.low; row <= seen.high; ++row) {
-          const int begin = grid.cells[row * SIDE + seen.left + 1];
-          const int end = grid.cells[row * SIDE + seen.right + 2];
+          const int begin = grid.cells[row * SIDE + seen.left];
+          const int end = grid.cells[row * SIDE + seen.right + 1];
           for (int k = begin; k < end; ++k) {
               const Near one = near(grid.x[k] - x, grid.y[k] - y, grid.order[k]);
               keys[count] = one;

@@ -3,8 +3,8 @@
 //   ZOO_REFERENCE 0   Philox 4x32-10, a function of (seed, episode, draw)
 //   ZOO_REFERENCE 1   PCG64 as numpy.random.Generator draws from it, bit for bit
 //
-// Both give struct Rng, rng_uniform(r, lo, hi), rng_integers(r, n) and rng_skipped(r, n). The host fills in an Rng; for
-// PCG64 from numpy.random.PCG64(seed).state, so that no SeedSequence is needed here.
+// Both give struct Rng, rng_uniform(r, lo, hi), rng_integers(r, n) and rng_skipped(r, n). The host
+// fills in an Rng; for PCG64 from numpy.random.PCG64(seed).state, so that no SeedSequence is needed here.
 #pragma once
 #include "zoo/math.cuh"
 

@@ -30,32 +30,37 @@
 // and wraps around, as the number of blocks is a power of two.
 #if !ZOO_LANE && ZOO_TEAM_BLOCKS > 1 && (ZOO_GPU || defined(ZOO_EMULATE))
   #define ZOO_SPREAD 1
+  ZOO_FN int team_slot() { return block_index() / ZOO_TEAM_BLOCKS; }
   #if ZOO_GPU
-    static __device__ unsigned zoo_arrivals[ZOO_MAX_SLOTS];
-    ZOO_FN unsigned arrive(int slot) {
-        __threadfence();  // what this block wrote comes first
-        return atomicAdd(&zoo_arrivals[slot], 1u);
+    // The count that this block's team meets at; set when the kernel begins.
+    ZOO_FN unsigned*& meeting() {
+        __shared__ unsigned* count;
+        return count;
     }
-    ZOO_FN unsigned arrived(int slot) { return *(volatile unsigned*)&zoo_arrivals[slot]; }
+    ZOO_FN void meet_at(unsigned* counts) {
+        if (block_thread() == 0) meeting() = counts + team_slot();
+        block_barrier();
+    }
+    ZOO_FN unsigned arrive() {
+        __threadfence();  // what this block wrote comes first
+        return atomicAdd(meeting(), 1u);
+    }
+    ZOO_FN unsigned arrived() { return *(volatile unsigned*)meeting(); }
     ZOO_FN void after_arrival() { __threadfence(); }
   #else
-    static unsigned zoo_arrivals[ZOO_MAX_SLOTS];
-    ZOO_FN unsigned arrive(int slot) {
-        return __atomic_fetch_add(&zoo_arrivals[slot], 1u, __ATOMIC_ACQ_REL);
-    }
-    ZOO_FN unsigned arrived(int slot) {
+    static unsigned zoo_arrivals;  // one grid runs at a time
+    ZOO_FN unsigned arrive() { return __atomic_fetch_add(&zoo_arrivals, 1u, __ATOMIC_ACQ_REL); }
+    ZOO_FN unsigned arrived() {
         std::this_thread::yield();
-        return __atomic_load_n(&zoo_arrivals[slot], __ATOMIC_ACQUIRE);
+        return __atomic_load_n(&zoo_arrivals, __ATOMIC_ACQUIRE);
     }
     ZOO_FN void after_arrival() {}
   #endif
-  ZOO_FN int team_slot() { return block_index() / ZOO_TEAM_BLOCKS; }
   ZOO_FN void blocks_barrier() {
       block_barrier();
       if (block_thread() == 0) {
-          const unsigned mine = arrive(team_slot());
-          const unsigned last = (mine | (ZOO_TEAM_BLOCKS - 1)) + 1;
-          while ((int)(arrived(team_slot()) - last) < 0) {}
+          const unsigned last = (arrive() | (ZOO_TEAM_BLOCKS - 1)) + 1;
+          while ((int)(arrived() - last) < 0) {}
           after_arrival();
       }
       block_barrier();

@@ -6,6 +6,7 @@ and multiplies in float32 as the kernel does, so that it agrees on ties to the l
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import gpu_zoo
+from gpu_zoo.compile import KERNELS, build_host
 
 Array = npt.NDArray[Any]
 LENGTH = 10.0
@@ -106,19 +108,93 @@ def test_the_nearest_are_those_of_all_pairs(
             np.testing.assert_array_equal(got, want)
 
 
-def test_time_grows_with_the_agents_and_not_with_their_square() -> None:
-    """Counted, not timed: how many candidates a search looks at hardly depends on the agents."""
-    looked_at = {agents: _candidates(agents) for agents in (100, 1000, 4000)}
-    assert looked_at[4000] < 1.5 * looked_at[100]
+def test_who_is_outside_or_nowhere_harms_nobody() -> None:
+    """A user may put agents anywhere; the others are found as ever, and so are those outside."""
+    rng = np.random.default_rng(1)
+    for build in ("plain", "reversed"):
+        env = make(60, 5, build=build)
+        env.reset(seed=0)
+        places = rng.uniform(0, LENGTH, (3, 60, 2)).astype(np.float32)
+        places[0, :9] = rng.uniform(-LENGTH, 2 * LENGTH, (9, 2))
+        places[1, :4] = [[-1e8, 1], [3e12, 2], [1, -1e30], [5, 1e30]]
+        places[2, :3] = [[np.nan, 1], [np.inf, 1], [1, -np.inf]]
+        state = {"x": places[..., 0].copy(), "y": places[..., 1].copy()}
+        env.set_state(state)
+        scale = np.float32(1) / np.float32(LENGTH * 2**0.5)
+        for index in (0, 1):
+            who = nearest(places[index], np.ones(60, np.bool_), 5)
+            scaled = places[index, :, 0] * scale
+            got = seen(env, index, 5)[0]
+            np.testing.assert_array_equal(got, scaled[who] - scaled[:, None])
+        for group in env.group.values():
+            group.actions[...] = 0
+        env.step()
 
 
-def _candidates(agents: int) -> float:
-    """Agents in the 3 x 3 cells around an agent, on average, by the spec's own cell size."""
+def test_a_cells_border_that_rounding_moves() -> None:
+    """Of two at the same distance the first is nearer, though rounding puts it one cell further."""
+    agents, side, cell = 330, np.float32(18), np.float32(14)
+    lengths = np.random.default_rng(0).uniform(1, 40, 20_000).astype(np.float32)
+    inside = np.nextafter(cell * (lengths / side), lengths, dtype=np.float32)
+    moved = (inside * (side / lengths)).astype(int) < cell
+    x = (cell + np.float32(1.25)) * (lengths / side)
+    exact = (x + (x - inside)) - x == x - inside
+    env = make(agents, 1)
+    assert env.spec.scope(env.params)["GRID_SIDE"] == side
+    found = np.flatnonzero(moved & exact)[:5]
+    assert len(found)
+    for k in found:
+        env.set_param("grid_length", float(lengths[k]))
+        env.reset(seed=0)
+        places = np.full((3, agents, 2), lengths[k], np.float32)  # the others, in the far corner
+        for agent, place in enumerate((inside[k], x[k], x[k] + (x[k] - inside[k]))):
+            places[:, agent] = (place, 0)
+        env.set_state({"x": places[..., 0].copy(), "y": places[..., 1].copy()})
+        assert seen(env, 0, 1)[0][1, 0] < 0  # the one to the left
+
+
+COUNT = """
+#include "kernel"
+extern "C" long looked_at(const float* x, const float* y, int n) {
+    static int cells[SIDE * SIDE + 1], sums[GRID_CHUNKS], order[5000];
+    static float near_x[5000], near_y[5000];
+    const Grid grid{cells, sums, order, near_x, near_y, 10.0f};
+    build_grid<SIDE>(grid, n, [](int) { return true; }, [&](int i) { return x[i]; },
+                     [&](int i) { return y[i]; });
+    looked = 0;
+    for (int i = 0; i < n; ++i) nearest<SIDE, 10>(grid, i, x[i], y[i], nearer_than_all());
+    return looked;
+}
+"""
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_search_looks_at_as_many_however_many_there_are(rolled: bool) -> None:
+    """So time grows with the agents and not with their square."""
+    looked = {agents: _looked_at(agents, rolled) for agents in (100, 1000, 4000)}
+    assert looked[100] > 10  # a search finds ten
+    assert looked[4000] < 1.5 * looked[100]
+
+
+def _looked_at(agents: int, rolled: bool) -> float:
+    """Distances worked out for a search, on average, in a grid with the spec's own cells."""
     spec = gpu_zoo.spec("warpdrive/tag_continuous_v0")
     params = {"num_taggers": agents // 10, "num_runners": agents - agents // 10}
     values = spec.resolve(
         {**params, "use_full_observation": False, "num_other_agents_observed": 10}
     )
     side = spec.scope(values)["GRID_SIDE"]
-    assert isinstance(side, int)
-    return 9 * agents / side**2
+    head = "ZOO_FN Near near(real dx, real dy, int agent) {"
+    text = (KERNELS / "zoo" / "grid.cuh").read_text()
+    assert text.count(head) == 2  # of either numerics
+    text = text.replace(head, f"static long looked;\n{head} looked += 1;")
+    flags = "#define ZOO_LANE 0\n#define ZOO_REFERENCE 0\n#define ZOO_TEAM_BLOCKS 1\n"
+    flags += "#define ZOO_BLOCK_TEAMS 1\n" + "#define ZOO_ROLLED\n" * rolled
+    source = flags + f"constexpr int SIDE = {side};\n" + COUNT.replace('#include "kernel"', text)
+    library = ctypes.CDLL(str(build_host(source, "count")))
+    places = np.random.default_rng(0).uniform(0, LENGTH, (2, agents)).astype(np.float32)
+    library.looked_at.restype = ctypes.c_long
+    total = library.looked_at(
+        ctypes.c_void_p(places[0].ctypes.data), ctypes.c_void_p(places[1].ctypes.data), agents
+    )
+    return int(total) / agents

@@ -23,6 +23,7 @@ from mutants.mutate import (
 
 import gpu_zoo
 from gpu_zoo import compile as compiler
+from gpu_zoo.prelude import Features
 from gpu_zoo.spec import EnvSpec, Slice
 from gpu_zoo.testing import (
     CHECKS,
@@ -374,10 +375,19 @@ MUTANTS = [
     Mutant(
         "the blocks of an environment do not wait for each other",
         check_races,
-        ((TEAM, "while ((int)(arrived(team_slot()) - last) < 0) {}", "(void)last;"),),
+        ((TEAM, "while ((int)(arrived() - last) < 0) {}", "(void)last;"),),
         "WARNING: ThreadSanitizer: data race",
         {"shapes": ("spread",)},
         **TAG_ENV,
+    ),
+    Mutant(
+        "no barrier around the start that is drawn from a pool",
+        check_races,
+        ((ENTRY, "    sync_env();\n    copy_start(e.s, e.io.pool[e.outcome.start_row], "
+          "e.io.pool_fields);\n    sync_env();",
+          "    copy_start(e.s, e.io.pool[e.outcome.start_row], e.io.pool_fields);"),),
+        "WARNING: ThreadSanitizer: data race",
+        {**BLOCK, "features": Features(pool=True)},
     ),
     Mutant(
         "a barrier that only some threads reach",

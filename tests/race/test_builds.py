@@ -10,6 +10,7 @@ import pytest
 from cases import BUILT, DEFAULTS, LARGE, Case, over
 from gymnasium.vector import AutoresetMode
 
+from gpu_zoo.prelude import Features
 from gpu_zoo.testing import CheckSkipped, check_bounds, check_builds, check_races
 from gpu_zoo.testing.builds import shapes_of
 from gpu_zoo.testing.play import Array, Arrays, Subject, random_actions, record_on
@@ -46,6 +47,21 @@ def test_all_builds_give_the_same_bits(case: Case) -> None:
 @pytest.mark.covers("reversed", "emulated")
 def test_all_builds_give_the_same_bits_in_reference_numerics(case: Case) -> None:
     check_builds(case.spec, case.params, numerics=["reference"])
+
+
+OWN = [Case("mpe/simple_tag_v3"), Case("warpdrive/tag_continuous_v0", {"num_runners": 3})]
+
+
+@over(OWN)
+@pytest.mark.covers("tsan", "emulated")
+def test_own_parameters_and_starts_are_shared_by_threads(case: Case) -> None:
+    features = Features(pool=True, varied=True)
+    shapes = shapes_of(case.spec)[1:]  # teams of threads, of one block and of two
+    _or_skip(check_races, case, shapes=shapes, features=features)
+    check_builds(
+        case.spec, case.params, numerics=["fast"], shapes=shapes, builds=["emulated"],
+        block_sizes=(1, 3), features=features,
+    )  # fmt: skip
 
 
 def _or_skip(check: Callable[..., object], case: Case, **settings: Any) -> None:

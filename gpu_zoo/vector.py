@@ -472,6 +472,7 @@ class VectorEnv:
         if name not in launch:
             raise KeyError(f"name={name!r}: expected one of {', '.join(launch)}")
         param = self.spec.params[name]
+        checked: Any
         if is_array(value):
             checked = check_each(name, param, value, self.num_envs)
             self._use(replace(self._program.features, varied=True))

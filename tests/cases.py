@@ -374,7 +374,7 @@ ROWS: dict[str, Row] = {
             {**TAG_CROWD, "num_other_agents_observed": 12, "episode_length": 9},
             {**TAG_CROWD, "use_full_observation": True, "runner_exits_game_after_tagged": False},
             {"num_acceleration_levels": 0, "num_turn_levels": 1, "min_turn": 1.0},
-            {**TAG_MANY, "num_other_agents_observed": 20},
+            {**TAG_CROWD, "num_runners": 21, "num_other_agents_observed": 20},
         ),
         built=(TAG_CROWD,),
         broken=(

@@ -88,7 +88,9 @@ def check_builds(
         want = record(env, actions, SEED)
         for shape in shapes:
             for build in ("plain", *builds):
-                for threads in block_sizes if build == "emulated" else (1,):
+                sizes = block_sizes if build == "emulated" else (1,)
+                # Of blocks that wait for each other few threads show as much, and sooner.
+                for threads in [t for t in sizes if shape != "spread" or t <= 3]:
                     env = subject.make(count, shape=shape, build=build)
                     give_own(env, features)
                     if build == "emulated":

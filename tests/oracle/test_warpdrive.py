@@ -52,7 +52,7 @@ def test_all_is_as_the_rules_say(case: Case) -> None:
 def test_broken_rules_are_caught(env_id: str, old: str, new: str) -> None:
     spec = mutated(gpu_zoo.spec(env_id), old, new, world=False)
     with pytest.raises(CheckFailed, match="check_reference"):
-        for params in ({}, *ROWS[env_id].variants):
+        for params in (*ROWS[env_id].variants, {}):  # the first is the quickest to notice
             check_reference(spec, params, rules=rules_of(spec), num_envs=4, steps=60)
 
 

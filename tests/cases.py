@@ -378,10 +378,10 @@ ROWS: dict[str, Row] = {
         ),
         built=(TAG_CROWD,),
         broken=(
-            ("s.speed[i] + wanted", "s.speed[i] + push"),
+            ("s.speed[i] + wanted", "s.speed[i] + pushes[e.action(i, 0)]"),
             ("speed > 0 && speed < limit ? wanted : 0", "wanted"),
             ("s.at_wall[i] = x != inside_x ||", "s.at_wall[i] = x < 0 ||"),
-            ("s.seen[i] = here;", "s.seen[i] = 1;"),
+            ("s.at_wall[i] = 0;\n    s.seen[i] = 0;", "s.at_wall[i] = 0;"),
             ("if (one < best) best = one;", "best = one;"),
             ("tag < e.t.tags[i]", "tag < (e.t.tags[i] > 0)"),
             ("if (!out && e.time", "if (e.time"),

@@ -42,26 +42,43 @@ ZOO_FN void env_reset(Env& e) {
     if (is_first_thread()) e.rng = rng_skipped(e.rng, 3 * N_AGENTS);
 }
 
-// What an action adds: nothing, or one of `levels` values evenly spaced from `low` to `high`.
-ZOO_FN real level(int action, int levels, real low, real high) {
-    if (action == 0) return 0;
-    if (action == levels && levels > 1) return high;
-    return (real)(action - 1) * ((high - low) / (real)(levels > 1 ? levels - 1 : 1)) + low;
+// What an action adds: nothing, or one of `count` values evenly spaced from `low` to `high`.
+struct Levels {
+    int count;
+    real low, high, step;
+
+    ZOO_METHOD Levels(int count, real low, real high)
+        : count(count), low(low), high(high), step((high - low) / (real)(count > 1 ? count - 1 : 1)) {}
+    ZOO_METHOD real operator[](int action) const {
+        if (action == 0) return 0;
+        if (action == count && count > 1) return high;
+        return (real)(action - 1) * step + low;
+    }
+};
+
+ZOO_FN void stand_still(State& s, int i) {
+    s.direction[i] = 0;
+    s.speed[i] = 0;
+    s.acceleration[i] = 0;
+    s.at_wall[i] = 0;
+    s.seen[i] = 0;
 }
 
 ZOO_FN void env_step(Env& e) {
     State& s = e.s;
     const Params& p = e.p;
+    const Levels turns(num_turn_levels, p.min_turn, p.max_turn);
+    const Levels pushes(num_acceleration_levels, p.min_acceleration, p.max_acceleration);
     for_each(i, N_AGENTS) {
-        const bool here = e.active(i);
-        const real turn = level(e.action(i, 1), num_turn_levels, p.min_turn, p.max_turn);
-        const real push = level(e.action(i, 0), num_acceleration_levels, p.min_acceleration,
-                                p.max_acceleration);
+        if (!e.active(i)) {
+            stand_still(s, i);
+            continue;
+        }
         const real limit = p.max_speed * (is_tagger(i) ? p.skill_level_tagger
                                                        : p.skill_level_runner);
-        const real direction = here ? zoo_mod(s.direction[i] + turn, 2 * PI) : 0;
-        const real wanted = s.acceleration[i] + push;
-        const real speed = here ? zoo_min(zoo_max(s.speed[i] + wanted, (real)0), limit) : 0;
+        const real direction = zoo_mod(s.direction[i] + turns[e.action(i, 1)], 2 * PI);
+        const real wanted = s.acceleration[i] + pushes[e.action(i, 0)];
+        const real speed = zoo_min(zoo_max(s.speed[i] + wanted, (real)0), limit);
         const real x = s.x[i] + speed * real_cos(direction);
         const real y = s.y[i] + speed * real_sin(direction);
         const real inside_x = zoo_min(zoo_max(x, (real)0), p.grid_length);
@@ -72,7 +89,7 @@ ZOO_FN void env_step(Env& e) {
         s.x[i] = inside_x;
         s.y[i] = inside_y;
         s.at_wall[i] = x != inside_x || y != inside_y;
-        s.seen[i] = here;
+        s.seen[i] = 1;
     }
 }
 

@@ -31,7 +31,10 @@ def test_compiles_in_the_block_shape(case: Case) -> None:
     _compile(case, numerics=["fast"], architectures=["sm_90"], shape="block")
 
 
-@over(DEFAULTS)
+FEW = ("classic/cartpole_v1", "mpe/simple_tag_v3", "warpdrive/tag_continuous_v0")
+
+
+@over([c for c in DEFAULTS if c.id in FEW], slow=[c for c in DEFAULTS if c.id not in FEW])
 def test_compiles_with_own_parameters_and_starts(case: Case) -> None:
     features = Features(pool=True, varied=True)
     _compile(case, numerics=["fast"], architectures=["sm_75"], features=features)

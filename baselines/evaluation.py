@@ -6,6 +6,7 @@ import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,28 @@ MAX_PARALLEL = 4096  # environments an evaluation steps at once
 
 
 def make_networks(
-    env_id: str, env_params: Mapping[str, Any], hidden: tuple[int, ...], seed: int
+    env_id: str,
+    env_params: Mapping[str, Any],
+    hidden: tuple[int, ...],
+    seed: int,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, ActorCritic]:
-    """A fresh network for every group of agents of an environment, on the CPU."""
+    """A fresh network for every group of agents of an environment, on the CPU.
+
+    Args:
+        env_id: the environment.
+        env_params: its parameters.
+        hidden: widths of the hidden layers.
+        seed: of the weights.
+        options: a configuration, of which only what shapes the networks is read; whatever is
+            missing in it, as in older checkpoints, is off.
+    """
     generator = torch.Generator().manual_seed(seed)
+    normalize = options.get("normalize_observations", False)
     return {
-        group.name: ActorCritic(group.obs_size, group.actions.space(), hidden, generator)
+        group.name: ActorCritic(
+            group.obs_size, group.actions.space(), hidden, generator, normalize=normalize
+        )
         for group in _layout(env_id, env_params)
     }
 
@@ -72,7 +89,8 @@ class Policy:
         """
         content = checkpoint.load(path)
         env_id, env_params = content["env_id"], content["env_params"]
-        networks = make_networks(env_id, env_params, tuple(content["config"]["hidden"]), seed)
+        config = content["config"]
+        networks = make_networks(env_id, env_params, tuple(config["hidden"]), seed, config)
         for group, network in networks.items():
             network.load_state_dict(content["learners"][group]["network"])
             network.to(device)

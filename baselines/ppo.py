@@ -30,6 +30,7 @@ from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, ma
 from gpu_zoo.baselines.logger import Logger
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.rollout import Rollout, advantages, next_values, normalise
+from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
@@ -97,6 +98,9 @@ class Learner:
             self.network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
         )
         self.rollout = Rollout(config.horizon, group, self.network)
+        self.reward_scale: RewardScale | None = None
+        if config.scale_rewards:
+            self.reward_scale = RewardScale(tuple(group.rewards.shape), config.gamma).to(device)
         self.return_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.zero = torch.zeros((), device=device)
 
@@ -130,18 +134,33 @@ class Learner:
         returns = group.last_returns.mean(1, dtype=torch.float64)
         self.return_sum += torch.where(counted, returns, 0.0).sum()
 
+    def measure_rewards(self) -> None:
+        """Let the scale of the rewards follow the full rollout."""
+        rollout = self.rollout
+        if self.reward_scale is not None:
+            self.reward_scale.merge(rollout.rewards, rollout.ended(), rollout.active)
+
+    def measure_observations(self) -> None:
+        """Let the network's moments follow the full rollout, when it has been learned from.
+
+        Until then they stand still: probabilities would change with them, and nothing was learned.
+        """
+        rollout, moments = self.rollout, self.network.moments
+        if moments is not None:  # step by step, as float64 takes twice the room
+            for observations, active in zip(rollout.observations[:-1], rollout.active, strict=True):
+                moments.merge(observations, active)
+
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
-        rollout, config = self.rollout, self.config
+        rollout, config, scale = self.rollout, self.config, self.reward_scale
         rollout.values[-1] = self.network.value(self.look(config.horizon))
         values = rollout.values[:-1]
-        ended = rollout.terminated | rollout.truncated | rollout.done.unsqueeze(-1)
         advantage = advantages(
-            rollout.rewards,
+            rollout.rewards if scale is None else scale.scale(rollout.rewards),
             values,
             next_values(rollout, self.network),
             rollout.terminated,
-            ended,
+            rollout.ended(),
             config.gamma,
             config.gae_lambda,
         )
@@ -151,10 +170,13 @@ class Learner:
         )  # fmt: skip
         return Batch(*(tensor.flatten(0, 2) for tensor in rows))
 
-    def learn(self, batch: Batch, learning_rate: float, generator: torch.Generator) -> Tensor:
-        """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps."""
-        config, parameters = self.config, list(self.network.parameters())
-        self.optimizer.param_groups[0]["lr"] = learning_rate
+    def learn(self, batch: Batch, config: PPOConfig, generator: torch.Generator) -> Tensor:
+        """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps.
+
+        ``config`` is this iteration's, see :meth:`PPOConfig.after`.
+        """
+        parameters = list(self.network.parameters())
+        self.optimizer.param_groups[0]["lr"] = config.learning_rate
         history: list[Tensor] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
@@ -216,7 +238,7 @@ class Trainer:
         self.env = gpu_zoo.make_vec(
             env_id, config.num_envs, device=config.device, array="torch", **env_params
         )
-        networks = make_networks(env_id, env_params, config.hidden, config.seed)
+        networks = make_networks(env_id, env_params, config.hidden, config.seed, vars(config))
         self.learners = {
             name: Learner(group, networks[name], config) for name, group in self.env.group.items()
         }
@@ -255,19 +277,20 @@ class Trainer:
                 learner.record(t, done, counted)
             episodes += counted.sum()
             self.whole |= done
+        for learner in self.learners.values():
+            learner.measure_rewards()
         return episodes
 
     def iterate(self, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
         """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
-        progress = len(self.curve) / updates if self.config.anneal else 0.0
+        config = self.config.after(len(self.curve) / updates)
         episodes = self.collect()
         metrics = [episodes.unsqueeze(0)]
         for learner in self.learners.values():
             with torch.no_grad():
                 batch = learner.prepare()
-            losses = learner.learn(
-                batch, self.config.learning_rate * (1 - progress), self.generator
-            )
+            losses = learner.learn(batch, config, self.generator)
+            learner.measure_observations()
             metrics += [learner.return_sum.unsqueeze(0), losses.double()]
         count, *rest = torch.cat(metrics).tolist()
         names = [f"{group}/{m}" for group in self.learners for m in ("return", *METRICS)]
@@ -313,6 +336,7 @@ class Trainer:
                 name: {
                     "network": learner.network.state_dict(),
                     "optimizer": learner.optimizer.state_dict(),
+                    "reward_scale": None if (s := learner.reward_scale) is None else s.state_dict(),
                 }
                 for name, learner in self.learners.items()
             },
@@ -328,6 +352,8 @@ class Trainer:
         for name, saved in state["learners"].items():
             self.learners[name].network.load_state_dict(saved["network"])
             self.learners[name].optimizer.load_state_dict(saved["optimizer"])
+            if (scale := self.learners[name].reward_scale) is not None:
+                scale.load_state_dict(saved["reward_scale"])
 
 
 def train(

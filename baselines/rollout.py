@@ -31,6 +31,10 @@ class Rollout:
         self.truncated = store(horizon, *lanes, dtype=torch.bool)
         self.done = store(horizon, lanes[0], dtype=torch.bool)  # the environment began anew
 
+    def ended(self) -> Tensor:
+        """Where a step was the agent's last in its episode, for whatever reason."""
+        return self.terminated | self.truncated | self.done.unsqueeze(-1)
+
 
 def advantages(
     rewards: Tensor,

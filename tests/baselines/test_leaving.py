@@ -163,11 +163,29 @@ def test_rollouts_note_who_was_in_the_game() -> None:
     assert left_early > 10
 
 
-def test_what_those_who_left_see_and_do_changes_nothing() -> None:
+def test_only_those_in_the_game_are_measured() -> None:
+    trainer = ppo.Trainer(TOY.id, small(normalize_observations=True), {})
+    trainer.iterate(3)
+    learner = trainer.learners["agent"]
+    active, moments = learner.rollout.active, learner.network.moments
+    assert moments is not None
+    rows = learner.rollout.observations[:-1][active].double()
+    torch.testing.assert_close(moments.mean, rows.mean(0))
+    torch.testing.assert_close(moments.variance(), rows.var(0, correction=0))
+    assert float(moments.count) == int(active.sum()) < active.numel()
+
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {"normalize_observations": True, "scale_rewards": True},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
+def test_what_those_who_left_see_and_do_changes_nothing(options: dict[str, Any]) -> None:
     """The same weights, to the bit, if their observations are not numbers."""
     runs = []
     for spoil in (False, True):
-        trainer = ppo.Trainer(TOY.id, small(), {})
+        trainer = ppo.Trainer(TOY.id, small(**options), {})
         group, step = trainer.env.group["agent"], trainer.env.step
         spoiled = 0
 

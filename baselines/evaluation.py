@@ -41,13 +41,17 @@ def make_networks(
             missing in it, as in older checkpoints, is off.
     """
     generator = torch.Generator().manual_seed(seed)
+    layout = _layout(env_id, env_params)
     normalize = options.get("normalize_observations", False)
+    central = options.get("central_critic", False)
+    state_size = sum(group.obs_size * group.count for group in layout) if central else 0
     return {
         group.name: ActorCritic(
-            group.obs_size, group.actions.space(), hidden, generator, normalize=normalize
+            group.obs_size, group.actions.space(), hidden, generator,
+            normalize=normalize, state_size=state_size,
         )
-        for group in _layout(env_id, env_params)
-    }
+        for group in layout
+    }  # fmt: skip
 
 
 def _layout(env_id: str, env_params: Mapping[str, Any]) -> tuple[GroupLayout, ...]:

@@ -167,6 +167,7 @@ class ActorCritic(nn.Module):
             device.
         normalize: standardise observations with the moments in ``moments``, which the trainer
             lets grow.
+        state_size: length of the global state that the critic sees besides; 0 for none.
     """
 
     def __init__(
@@ -177,13 +178,14 @@ class ActorCritic(nn.Module):
         generator: torch.Generator,
         *,
         normalize: bool = False,
+        state_size: int = 0,
     ) -> None:
         super().__init__()
         self.head = _head(action_space)
         self.moments = RunningMoments(obs_size) if normalize else None
         # Nearly the same output for every observation at first, so that all actions are tried.
         self.actor = mlp(obs_size, hidden, self.head.outputs, 0.01, generator)
-        self.critic = mlp(obs_size, hidden, 1, 1.0, generator)
+        self.critic = mlp(obs_size + state_size, hidden, 1, 1.0, generator)
 
     def see(self, observations: Tensor) -> Tensor:
         """Observations as actor and critic get them."""
@@ -197,9 +199,16 @@ class ActorCritic(nn.Module):
         """The likeliest action."""
         return self.head.mode(self.actor(self.see(observations)))
 
-    def value(self, observations: Tensor) -> Tensor:
-        """The expected discounted return, ``(...)``."""
-        values: Tensor = self.critic(self.see(observations))
+    def value(self, observations: Tensor, states: Tensor | None = None) -> Tensor:
+        """The expected discounted return, ``(...)``.
+
+        A critic of the global state needs ``states``, ``(..., state_size)``: one for all agents,
+        which are the second axis from the end of ``observations``.
+        """
+        seen = self.see(observations)
+        if states is not None:
+            seen = torch.cat([seen, states.unsqueeze(-2).expand(*seen.shape[:-1], -1)], -1)
+        values: Tensor = self.critic(seen)
         return values.squeeze(-1)
 
     def log_prob_and_entropy(self, observations: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 """Proximal policy optimisation for groups of agents, on the device from start to end.
 
 Every group of agents with the same spaces shares one policy and one value function, both of which
-see an agent's own observation only (independent PPO). All groups learn at once.
+see an agent's own observation only (independent PPO), unless the value function is made to see
+what all agents see (``central_critic``, MAPPO). All groups learn at once.
 
     result = train("mpe/simple_spread_v3")
     evaluate(result.policy)
@@ -29,7 +30,7 @@ from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.logger import Logger
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.baselines.rollout import Rollout, advantages, next_values, normalise
+from gpu_zoo.baselines.rollout import Rollout, States, advantages, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
 
@@ -48,7 +49,8 @@ METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 class Batch:
     """Samples to learn from, one a row: agents, environments and times no longer matter.
 
-    Those of agents that had left the game have weight 0 and count for nothing, all others 1.
+    Those of agents that had left the game have weight 0 and count for nothing, all others 1. With
+    global states, a row is one of these and holds a sample of each agent: ``(rows, agents, ...)``.
     """
 
     observations: Tensor
@@ -58,9 +60,11 @@ class Batch:
     advantages: Tensor
     returns: Tensor
     weights: Tensor
+    states: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Batch:
-        return Batch(*(tensor.index_select(0, rows) for tensor in vars(self).values()))
+        chosen = {n: x.index_select(0, rows) for n, x in vars(self).items() if x is not None}
+        return Batch(**chosen)
 
 
 def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor, Tensor]:
@@ -71,7 +75,7 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages)
 
-    values = network.value(batch.observations)
+    values = network.value(batch.observations, batch.states)
     value_loss = (values - batch.returns).square()
     if config.value_clip is not None:
         moved = (values - batch.values).clamp(-config.value_clip, config.value_clip)
@@ -81,7 +85,7 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
         kl = ratio - 1 - log_ratio  # an estimate that is never negative
         cut = ((ratio - 1).abs() > config.clip).float()
     terms = torch.stack([policy_loss, value_loss, entropy, kl, cut])
-    means = (terms * batch.weights).sum(1) / batch.weights.sum().clamp(min=1)
+    means = (terms * batch.weights).flatten(1).sum(1) / batch.weights.sum().clamp(min=1)
     total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[2]
     return total, means.detach()
 
@@ -104,23 +108,38 @@ class Learner:
         self.return_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.zero = torch.zeros((), device=device)
 
-    def look(self, t: int) -> Tensor:
+    def look(self, t: int) -> None:
         """Note what the group sees: zeros where an agent has left and its row means nothing."""
         group = self.group
-        return torch.where(
+        torch.where(
             group.active.unsqueeze(-1), group.observations, self.zero,
             out=self.rollout.observations[t],
         )  # fmt: skip
 
+    def seen(self, t: int) -> Tensor:
+        """The group's part of the global state before step ``t``."""
+        return self.network.see(self.rollout.observations[t])
+
+    def finally_seen(self, t: int) -> Tensor:
+        """Its part of the state that step ``t`` ended an episode with, where it did."""
+        gone = self.rollout.terminated[t].unsqueeze(-1)
+        return self.network.see(self.rollout.final_observations[t].masked_fill(gone, 0))
+
+    def value(self, t: int) -> Tensor:
+        """Values of what the group was seen to see before step ``t``."""
+        rollout = self.rollout
+        states = None if rollout.shared is None else rollout.shared.states[t]
+        return self.network.value(rollout.observations[t], states)
+
     def act(self, t: int, generator: torch.Generator) -> None:
-        """Note what the group sees, and write its actions where the environment reads them."""
+        """Write the group's actions where the environment reads them, and note them."""
         rollout, network = self.rollout, self.network
-        observations = self.look(t)
         rollout.active[t] = self.group.active
+        observations = rollout.observations[t]
         actions, log_probs = network.act(observations, generator)
         rollout.actions[t] = actions
         rollout.log_probs[t] = log_probs
-        rollout.values[t] = network.value(observations)
+        rollout.values[t] = self.value(t)
         self.group.actions.copy_(network.head.to_env(actions))
 
     def record(self, t: int, done: Tensor, counted: Tensor) -> None:
@@ -153,7 +172,7 @@ class Learner:
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
         rollout, config, scale = self.rollout, self.config, self.reward_scale
-        rollout.values[-1] = self.network.value(self.look(config.horizon))
+        rollout.values[-1] = self.value(config.horizon)
         values = rollout.values[:-1]
         advantage = advantages(
             rollout.rewards if scale is None else scale.scale(rollout.rewards),
@@ -168,7 +187,9 @@ class Learner:
             rollout.observations[:-1], rollout.actions, rollout.log_probs, values,
             normalise(advantage, rollout.active), advantage + values, rollout.active.float(),
         )  # fmt: skip
-        return Batch(*(tensor.flatten(0, 2) for tensor in rows))
+        if rollout.shared is None:
+            return Batch(*(tensor.flatten(0, 2) for tensor in rows))
+        return Batch(*(tensor.flatten(0, 1) for tensor in (*rows, rollout.shared.states[:-1])))
 
     def learn(self, batch: Batch, config: PPOConfig, generator: torch.Generator) -> Tensor:
         """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps.
@@ -242,6 +263,9 @@ class Trainer:
         self.learners = {
             name: Learner(group, networks[name], config) for name, group in self.env.group.items()
         }
+        self.states: States | None = None
+        if config.central_critic:
+            self.states = States([learner.rollout for learner in self.learners.values()])
         device = next(iter(self.env.group.values())).rewards.device
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.env.reset(seed=config.seed * config.num_envs)  # no two seeds share an environment
@@ -261,6 +285,21 @@ class Trainer:
         spread = torch.arange(len(steps), device=steps.device) * limit // len(steps)
         self.env.set_state({"steps": spread.to(steps.dtype)})
 
+    def look(self, t: int) -> None:
+        """Note what everybody sees before step ``t``."""
+        for learner in self.learners.values():
+            learner.look(t)
+        if self.states is not None:
+            self.states.note(t, [learner.seen(t) for learner in self.learners.values()])
+
+    def record(self, t: int, done: Tensor, counted: Tensor) -> None:
+        """Note what step ``t`` gave everybody."""
+        for learner in self.learners.values():
+            learner.record(t, done, counted)
+        if self.states is not None:
+            seen = [learner.finally_seen(t) for learner in self.learners.values()]
+            self.states.note_final(t, seen)
+
     @torch.inference_mode()
     def collect(self) -> Tensor:
         """Fill every group's rollout; how many whole episodes ended."""
@@ -268,15 +307,16 @@ class Trainer:
         for learner in self.learners.values():
             learner.return_sum.zero_()
         for t in range(self.config.horizon):
+            self.look(t)
             for learner in self.learners.values():
                 learner.act(t, self.generator)
             _, _, _, _, infos = self.env.step()
             done = infos["_episode"]
             counted = done & self.whole
-            for learner in self.learners.values():
-                learner.record(t, done, counted)
+            self.record(t, done, counted)
             episodes += counted.sum()
             self.whole |= done
+        self.look(self.config.horizon)
         for learner in self.learners.values():
             learner.measure_rewards()
         return episodes

@@ -100,8 +100,8 @@ def test_the_loss_is_that_of_the_active_samples_alone() -> None:
     batch = ppo.Batch(torch.randn(n, 5, generator=generator), actions, *numbers, weights)
     rows = weights.nonzero().squeeze(1)
     garbage = batch[torch.arange(n)]  # a copy
-    for tensor in (*vars(garbage).values(),)[:-1]:
-        tensor[weights == 0] = 1
+    for name in set(vars(garbage)) - {"weights", "states"}:
+        getattr(garbage, name)[weights == 0] = 1
     config = small(value_clip=0.3)
     results = [gradient(network, b, config) for b in (batch, garbage, batch[rows])]
     assert torch.equal(results[0], results[1])
@@ -175,8 +175,22 @@ def test_only_those_in_the_game_are_measured() -> None:
     assert float(moments.count) == int(active.sum()) < active.numel()
 
 
+def test_those_who_left_are_zeros_in_the_global_state() -> None:
+    trainer = ppo.Trainer(TOY.id, small(central_critic=True), {})
+    trainer.collect()
+    assert trainer.states is not None
+    rollout, done = trainer.learners["agent"].rollout, trainer.learners["agent"].rollout.done
+    states = trainer.states.states[:-1].reshape(10, 32, 2, 5)
+    assert torch.equal(states, rollout.observations[:-1])
+    assert bool((states[~rollout.active] == 0).all())
+    final, gone = trainer.states.final_states.reshape(10, 32, 2, 5)[done], rollout.terminated[done]
+    assert bool((final[gone] == 0).all())
+    assert torch.equal(final[~gone], rollout.final_observations[done][~gone])
+    assert int((gone.sum(1) == 1).sum()) > 0
+
+
 OPTIONS: tuple[dict[str, Any], ...] = (
-    {}, {"normalize_observations": True, "scale_rewards": True},
+    {}, {"normalize_observations": True, "scale_rewards": True}, {"central_critic": True},
 )  # fmt: skip
 
 

@@ -41,6 +41,8 @@ class PPOConfig:
         hidden: widths of the hidden layers, of actor and critic each.
         normalize_observations: bring observations to mean 0 and variance 1, cut at ±10. Mean and
             variance are those of all that each group's agents have seen in the iterations before.
+        separate: a network for each agent instead of one for each group. All that is otherwise
+            said by group, such as returns and losses, is by agent then.
         central_critic: let the value functions see the global state, which is what all agents see,
             besides the agent's own observation (MAPPO). Those who act need no state.
         scale_rewards: learn from rewards divided by the standard deviation of the discounted
@@ -77,6 +79,7 @@ class PPOConfig:
     target_kl: float | None = None
     hidden: tuple[int, ...] = (64, 64)
     normalize_observations: bool = False
+    separate: bool = False
     central_critic: bool = False
     scale_rewards: bool = False
     stagger: bool = True
@@ -107,7 +110,7 @@ class PPOConfig:
         for name in ("value_clip", "target_kl"):
             if getattr(self, name) is not None:
                 self._expect(name, float, "a number above 0, or None", lambda v: 0 < v < math.inf)
-        switches = ("normalize_observations", "central_critic", "scale_rewards")
+        switches = ("normalize_observations", "separate", "central_critic", "scale_rewards")
         for name in ("anneal", "stagger", "progress", *switches):
             self._expect(name, bool, "True or False", lambda v: True)
         self._expect(

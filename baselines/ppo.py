@@ -2,7 +2,8 @@
 
 Every group of agents with the same spaces shares one policy and one value function, both of which
 see an agent's own observation only (independent PPO), unless the value function is made to see
-what all agents see (``central_critic``, MAPPO). All groups learn at once.
+what all agents see (``central_critic``, MAPPO), or every agent is a group of its own
+(``separate``). All groups learn at once.
 
     result = train("mpe/simple_spread_v3")
     evaluate(result.policy)
@@ -28,6 +29,7 @@ import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
+from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.logger import Logger
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.rollout import Rollout, States, advantages, next_values, normalise
@@ -225,8 +227,8 @@ class Update:
         env_steps: environment steps so far.
         episodes: how many ended in this iteration, those with a staggered start not counted.
         returns: by group, their mean return, itself a mean over the group's agents; empty if no
-            episode ended.
-        losses: means over the gradient steps, named ``<group>/<metric>``.
+            episode ended. By agent, if each has a network of its own.
+        losses: means over the gradient steps, named ``<group>/<metric>``, or by agent.
         seconds: since the run began, stops not counted.
     """
 
@@ -260,8 +262,9 @@ class Trainer:
             env_id, config.num_envs, device=config.device, array="torch", **env_params
         )
         networks = make_networks(env_id, env_params, config.hidden, config.seed, vars(config))
+        groups = split(self.env.group) if config.separate else self.env.group
         self.learners = {
-            name: Learner(group, networks[name], config) for name, group in self.env.group.items()
+            name: Learner(group, networks[name], config) for name, group in groups.items()
         }
         self.states: States | None = None
         if config.central_critic:
@@ -403,7 +406,7 @@ def train(
     *,
     on_update: Callable[[Update], None] | None = None,
 ) -> TrainResult:
-    """Train one policy for each group of agents of an environment.
+    """Train one policy for each group of agents of an environment, or for each agent.
 
     On the CPU the same configuration gives the same curve, bit for bit.
 

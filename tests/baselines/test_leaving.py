@@ -191,6 +191,7 @@ def test_those_who_left_are_zeros_in_the_global_state() -> None:
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"normalize_observations": True, "scale_rewards": True}, {"central_critic": True},
+    {"separate": True},
 )  # fmt: skip
 
 
@@ -215,7 +216,7 @@ def test_what_those_who_left_see_and_do_changes_nothing(options: dict[str, Any])
 
         trainer.env.step = spy  # type: ignore[method-assign, assignment]
         result = trainer.run(None)
-        runs.append((result.curve, result.policy.networks["agent"].state_dict()))
+        runs.append((result.curve, torch.nn.ModuleDict(result.policy.networks).state_dict()))
         assert (spoiled > 100) is spoil
     (curve, weights), (other_curve, other_weights) = runs
     assert curve == other_curve

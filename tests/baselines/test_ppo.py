@@ -669,7 +669,7 @@ def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
         {"checkpoint_interval": 0}, {"threads": 0},
         {"anneal": 1}, {"progress": "no"}, {"entropy_coef_end": -0.1},
         {"entropy_coef_end": math.nan}, {"normalize_observations": 1}, {"scale_rewards": None},
-        {"central_critic": "yes"},
+        {"central_critic": "yes"}, {"separate": 0},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip

@@ -32,12 +32,21 @@ class PPOConfig:
         clip: how far the probability ratio may move from 1 before its gradient is cut.
         value_clip: how far a value may move from its old one before its gradient is cut; None to
             leave values free.
-        entropy_coef: weight of the entropy bonus.
+        entropy_coef: weight of the entropy bonus, at the start.
+        entropy_coef_end: what this weight moves to linearly over the run; None leaves it.
         value_coef: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm, for each group's network.
         target_kl: end an iteration's passes once the policy has moved this far; None never does.
             Waits for the device once a pass.
         hidden: widths of the hidden layers, of actor and critic each.
+        normalize_observations: bring observations to mean 0 and variance 1, cut at ±10. Mean and
+            variance are those of all that each group's agents have seen in the iterations before.
+        separate: a network for each agent instead of one for each group. All that is otherwise
+            said by group, such as returns and losses, is by agent then.
+        central_critic: let the value functions see the global state, which is what all agents see,
+            besides the agent's own observation (MAPPO). Those who act need no state.
+        scale_rewards: learn from rewards divided by the standard deviation of the discounted
+            return so far. Returns are reported as they are.
         stagger: start the first episodes at different clocks, spread evenly over the time limit,
             so that environments do not all end theirs in the same step of every iteration.
         seed: of weights, actions, shuffling and environments.
@@ -64,10 +73,15 @@ class PPOConfig:
     clip: float = 0.2
     value_clip: float | None = None
     entropy_coef: float = 0.01
+    entropy_coef_end: float | None = None
     value_coef: float = 0.5
     max_grad_norm: float = 0.5
     target_kl: float | None = None
     hidden: tuple[int, ...] = (64, 64)
+    normalize_observations: bool = False
+    separate: bool = False
+    central_critic: bool = False
+    scale_rewards: bool = False
     stagger: bool = True
     seed: int = 0
     device: str = "auto"
@@ -90,10 +104,14 @@ class PPOConfig:
             self._expect(name, float, "a number of at least 0", lambda v: 0 <= v < math.inf)
         for name in ("gamma", "gae_lambda"):
             self._expect(name, float, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+        if self.entropy_coef_end is not None:
+            what = "a number of at least 0, or None"
+            self._expect("entropy_coef_end", float, what, lambda v: 0 <= v < math.inf)
         for name in ("value_clip", "target_kl"):
             if getattr(self, name) is not None:
                 self._expect(name, float, "a number above 0, or None", lambda v: 0 < v < math.inf)
-        for name in ("anneal", "stagger", "progress"):
+        switches = ("normalize_observations", "separate", "central_critic", "scale_rewards")
+        for name in ("anneal", "stagger", "progress", *switches):
             self._expect(name, bool, "True or False", lambda v: True)
         self._expect(
             "hidden", tuple, "a tuple of ints of at least 1",
@@ -103,6 +121,15 @@ class PPOConfig:
         self._expect(
             "minibatches", int, f"at most num_envs * horizon = {limit}", lambda v: v <= limit
         )
+
+    def after(self, progress: float) -> PPOConfig:
+        """The configuration with what its schedules make of it after a share of the run."""
+        rate, entropy, end = self.learning_rate, self.entropy_coef, self.entropy_coef_end
+        if self.anneal:
+            rate = rate * (1 - progress)
+        if end is not None:
+            entropy = entropy + (end - entropy) * progress
+        return replace(self, learning_rate=rate, entropy_coef=entropy)
 
     def _expect(self, name: str, kind: type, what: str, holds: Callable[[Any], bool]) -> None:
         value = getattr(self, name)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.spec import GroupLayout
 
@@ -23,14 +25,38 @@ MAX_PARALLEL = 4096  # environments an evaluation steps at once
 
 
 def make_networks(
-    env_id: str, env_params: Mapping[str, Any], hidden: tuple[int, ...], seed: int
+    env_id: str,
+    env_params: Mapping[str, Any],
+    hidden: tuple[int, ...],
+    seed: int,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, ActorCritic]:
-    """A fresh network for every group of agents of an environment, on the CPU."""
+    """A fresh network for every group of agents of an environment, on the CPU.
+
+    With the option ``separate``, one for every agent.
+
+    Args:
+        env_id: the environment.
+        env_params: its parameters.
+        hidden: widths of the hidden layers.
+        seed: of the weights.
+        options: a configuration, of which only what shapes the networks is read; whatever is
+            missing in it, as in older checkpoints, is off.
+    """
     generator = torch.Generator().manual_seed(seed)
+    layout = _layout(env_id, env_params)
+    normalize = options.get("normalize_observations", False)
+    central = options.get("central_critic", False)
+    state_size = sum(group.obs_size * group.count for group in layout) if central else 0
+    separate = options.get("separate", False)
     return {
-        group.name: ActorCritic(group.obs_size, group.actions.space(), hidden, generator)
-        for group in _layout(env_id, env_params)
-    }
+        name: ActorCritic(
+            group.obs_size, group.actions.space(), hidden, generator,
+            normalize=normalize, state_size=state_size,
+        )
+        for group in layout
+        for name in (group.agents if separate else (group.name,))
+    }  # fmt: skip
 
 
 def _layout(env_id: str, env_params: Mapping[str, Any]) -> tuple[GroupLayout, ...]:
@@ -39,12 +65,12 @@ def _layout(env_id: str, env_params: Mapping[str, Any]) -> tuple[GroupLayout, ..
 
 
 class Policy:
-    """What training gives: one network for each group of agents, and the game they were made for.
+    """What training gives: a network for each group or each agent, and the game they are made for.
 
     Attributes:
         env_id: the environment.
         env_params: its parameters.
-        networks: by group of agents.
+        networks: by group of agents, or by agent where each has its own.
     """
 
     def __init__(
@@ -59,8 +85,10 @@ class Policy:
         self.networks = dict(networks)
         self.device = next(next(iter(self.networks.values())).parameters()).device
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        self._group_of = {
-            agent: group.name for group in _layout(env_id, env_params) for agent in group.agents
+        self._network_of = {
+            agent: agent if agent in self.networks else group.name
+            for group in _layout(env_id, env_params)
+            for agent in group.agents
         }
 
     @classmethod
@@ -72,7 +100,8 @@ class Policy:
         """
         content = checkpoint.load(path)
         env_id, env_params = content["env_id"], content["env_params"]
-        networks = make_networks(env_id, env_params, tuple(content["config"]["hidden"]), seed)
+        config = content["config"]
+        networks = make_networks(env_id, env_params, tuple(config["hidden"]), seed, config)
         for group, network in networks.items():
             network.load_state_dict(content["learners"][group]["network"])
             network.to(device)
@@ -94,7 +123,7 @@ class Policy:
         """
         actions: dict[str, Any] = {}
         for agent, observation in observations.items():
-            network = self.networks[self._group_of[agent]]
+            network = self.networks[self._network_of[agent]]
             tensor = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
             action = choose(network, tensor, self._generator, deterministic).cpu().numpy()
             actions[agent] = int(action) if action.ndim == 0 else action
@@ -184,9 +213,8 @@ def evaluate(
             f"random_groups={random_groups!r}: expected a tuple of names "
             f"out of {', '.join(env.group)}"
         )
-    trained = {} if policy is None else policy.networks
-    networks = {name: net for name, net in trained.items() if name not in random_groups}
-    returns = _play(env, networks, episodes, deterministic, seed).cpu()
+    players = {} if policy is None else _players(policy, env, random_groups)
+    returns = _play(env, players, episodes, deterministic, seed).cpu()
     names = [agent for group in env.group.values() for agent in group.agents]
     column = {agent: i for i, agent in enumerate(names)}
     groups = {
@@ -197,6 +225,18 @@ def evaluate(
     return Evaluation(episodes, agents, groups, Score.of(returns.mean(1)))
 
 
+def _players(
+    policy: Policy, env: gpu_zoo.VectorEnv, random_groups: Collection[str]
+) -> dict[str, ActorCritic]:
+    """The policy's networks, those of some groups left out."""
+    each = set(policy.networks) & set(env.agents)
+    if each and each != set(env.agents):
+        names = ", ".join(policy.networks)
+        raise ValueError(f"env_params: expected agents the policy was made for, {names}")
+    absent = {agent for group in random_groups for agent in env.groups[group]} | {*random_groups}
+    return {name: net for name, net in policy.networks.items() if name not in absent}
+
+
 def _play(
     env: gpu_zoo.VectorEnv,
     networks: Mapping[str, ActorCritic],
@@ -205,7 +245,11 @@ def _play(
     seed: int,
 ) -> Tensor:
     """Returns of ``episodes`` episodes, ``(episodes, agents)``. Without a network: at random."""
-    buffers = list(env.group.items())
+    buffers = [
+        part
+        for name, group in env.group.items()
+        for part in (split({name: group}) if group.agents[0] in networks else {name: group}).items()
+    ]
     device = buffers[0][1].observations.device
     generator = torch.Generator(device).manual_seed(seed)
     networks = {name: copy.deepcopy(net) for name, net in networks.items()}  # .to() is in place

@@ -13,6 +13,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from gpu_zoo.baselines.running import RunningMoments
+
 
 def mlp(
     inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
@@ -163,6 +165,9 @@ class ActorCritic(nn.Module):
         hidden: widths of the hidden layers of either MLP.
         generator: draws the initial weights; a CPU generator, so that they do not depend on the
             device.
+        normalize: standardise observations with the moments in ``moments``, which the trainer
+            lets grow.
+        state_size: length of the global state that the critic sees besides; 0 for none.
     """
 
     def __init__(
@@ -171,29 +176,44 @@ class ActorCritic(nn.Module):
         action_space: spaces.Space[Any],
         hidden: tuple[int, ...],
         generator: torch.Generator,
+        *,
+        normalize: bool = False,
+        state_size: int = 0,
     ) -> None:
         super().__init__()
         self.head = _head(action_space)
+        self.moments = RunningMoments(obs_size) if normalize else None
         # Nearly the same output for every observation at first, so that all actions are tried.
         self.actor = mlp(obs_size, hidden, self.head.outputs, 0.01, generator)
-        self.critic = mlp(obs_size, hidden, 1, 1.0, generator)
+        self.critic = mlp(obs_size + state_size, hidden, 1, 1.0, generator)
+
+    def see(self, observations: Tensor) -> Tensor:
+        """Observations as actor and critic get them."""
+        return observations if self.moments is None else self.moments.standardise(observations)
 
     def act(self, observations: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """A sampled action and its log-probability for observations ``(..., obs_size)``."""
-        return self.head.sample(self.actor(observations), generator)
+        return self.head.sample(self.actor(self.see(observations)), generator)
 
     def best(self, observations: Tensor) -> Tensor:
         """The likeliest action."""
-        return self.head.mode(self.actor(observations))
+        return self.head.mode(self.actor(self.see(observations)))
 
-    def value(self, observations: Tensor) -> Tensor:
-        """The expected discounted return, ``(...)``."""
-        values: Tensor = self.critic(observations)
+    def value(self, observations: Tensor, states: Tensor | None = None) -> Tensor:
+        """The expected discounted return, ``(...)``.
+
+        A critic of the global state needs ``states``, ``(..., state_size)``: one for all agents,
+        which are the second axis from the end of ``observations``.
+        """
+        seen = self.see(observations)
+        if states is not None:
+            seen = torch.cat([seen, states.unsqueeze(-2).expand(*seen.shape[:-1], -1)], -1)
+        values: Tensor = self.critic(seen)
         return values.squeeze(-1)
 
     def log_prob_and_entropy(self, observations: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of ``action``, and the policy's entropy."""
-        return self.head.log_prob_and_entropy(self.actor(observations), action)
+        return self.head.log_prob_and_entropy(self.actor(self.see(observations)), action)
 
 
 def _head(space: spaces.Space[Any]) -> CategoricalHead | MultiCategoricalHead | GaussianHead:

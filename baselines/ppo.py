@@ -1,7 +1,9 @@
 """Proximal policy optimisation for groups of agents, on the device from start to end.
 
 Every group of agents with the same spaces shares one policy and one value function, both of which
-see an agent's own observation only (independent PPO). All groups learn at once.
+see an agent's own observation only (independent PPO), unless the value function is made to see
+what all agents see (``central_critic``, MAPPO), or every agent is a group of its own
+(``separate``). All groups learn at once.
 
     result = train("mpe/simple_spread_v3")
     evaluate(result.policy)
@@ -27,9 +29,11 @@ import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
+from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.logger import Logger
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.baselines.rollout import Rollout, advantages, next_values, normalise
+from gpu_zoo.baselines.rollout import Rollout, States, advantages, next_values, normalise
+from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
@@ -47,7 +51,8 @@ METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 class Batch:
     """Samples to learn from, one a row: agents, environments and times no longer matter.
 
-    Those of agents that had left the game have weight 0 and count for nothing, all others 1.
+    Those of agents that had left the game have weight 0 and count for nothing, all others 1. With
+    global states, a row is one of these and holds a sample of each agent: ``(rows, agents, ...)``.
     """
 
     observations: Tensor
@@ -57,9 +62,11 @@ class Batch:
     advantages: Tensor
     returns: Tensor
     weights: Tensor
+    states: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Batch:
-        return Batch(*(tensor.index_select(0, rows) for tensor in vars(self).values()))
+        chosen = {n: x.index_select(0, rows) for n, x in vars(self).items() if x is not None}
+        return Batch(**chosen)
 
 
 def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor, Tensor]:
@@ -70,7 +77,7 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages)
 
-    values = network.value(batch.observations)
+    values = network.value(batch.observations, batch.states)
     value_loss = (values - batch.returns).square()
     if config.value_clip is not None:
         moved = (values - batch.values).clamp(-config.value_clip, config.value_clip)
@@ -80,7 +87,7 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
         kl = ratio - 1 - log_ratio  # an estimate that is never negative
         cut = ((ratio - 1).abs() > config.clip).float()
     terms = torch.stack([policy_loss, value_loss, entropy, kl, cut])
-    means = (terms * batch.weights).sum(1) / batch.weights.sum().clamp(min=1)
+    means = (terms * batch.weights).flatten(1).sum(1) / batch.weights.sum().clamp(min=1)
     total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[2]
     return total, means.detach()
 
@@ -97,26 +104,44 @@ class Learner:
             self.network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
         )
         self.rollout = Rollout(config.horizon, group, self.network)
+        self.reward_scale: RewardScale | None = None
+        if config.scale_rewards:
+            self.reward_scale = RewardScale(tuple(group.rewards.shape), config.gamma).to(device)
         self.return_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.zero = torch.zeros((), device=device)
 
-    def look(self, t: int) -> Tensor:
+    def look(self, t: int) -> None:
         """Note what the group sees: zeros where an agent has left and its row means nothing."""
         group = self.group
-        return torch.where(
+        torch.where(
             group.active.unsqueeze(-1), group.observations, self.zero,
             out=self.rollout.observations[t],
         )  # fmt: skip
 
+    def seen(self, t: int) -> Tensor:
+        """The group's part of the global state before step ``t``."""
+        return self.network.see(self.rollout.observations[t])
+
+    def finally_seen(self, t: int) -> Tensor:
+        """Its part of the state that step ``t`` ended an episode with, where it did."""
+        gone = self.rollout.terminated[t].unsqueeze(-1)
+        return self.network.see(self.rollout.final_observations[t].masked_fill(gone, 0))
+
+    def value(self, t: int) -> Tensor:
+        """Values of what the group was seen to see before step ``t``."""
+        rollout = self.rollout
+        states = None if rollout.shared is None else rollout.shared.states[t]
+        return self.network.value(rollout.observations[t], states)
+
     def act(self, t: int, generator: torch.Generator) -> None:
-        """Note what the group sees, and write its actions where the environment reads them."""
+        """Write the group's actions where the environment reads them, and note them."""
         rollout, network = self.rollout, self.network
-        observations = self.look(t)
         rollout.active[t] = self.group.active
+        observations = rollout.observations[t]
         actions, log_probs = network.act(observations, generator)
         rollout.actions[t] = actions
         rollout.log_probs[t] = log_probs
-        rollout.values[t] = network.value(observations)
+        rollout.values[t] = self.value(t)
         self.group.actions.copy_(network.head.to_env(actions))
 
     def record(self, t: int, done: Tensor, counted: Tensor) -> None:
@@ -130,18 +155,33 @@ class Learner:
         returns = group.last_returns.mean(1, dtype=torch.float64)
         self.return_sum += torch.where(counted, returns, 0.0).sum()
 
+    def measure_rewards(self) -> None:
+        """Let the scale of the rewards follow the full rollout."""
+        rollout = self.rollout
+        if self.reward_scale is not None:
+            self.reward_scale.merge(rollout.rewards, rollout.ended(), rollout.active)
+
+    def measure_observations(self) -> None:
+        """Let the network's moments follow the full rollout, when it has been learned from.
+
+        Until then they stand still: probabilities would change with them, and nothing was learned.
+        """
+        rollout, moments = self.rollout, self.network.moments
+        if moments is not None:  # step by step, as float64 takes twice the room
+            for observations, active in zip(rollout.observations[:-1], rollout.active, strict=True):
+                moments.merge(observations, active)
+
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
-        rollout, config = self.rollout, self.config
-        rollout.values[-1] = self.network.value(self.look(config.horizon))
+        rollout, config, scale = self.rollout, self.config, self.reward_scale
+        rollout.values[-1] = self.value(config.horizon)
         values = rollout.values[:-1]
-        ended = rollout.terminated | rollout.truncated | rollout.done.unsqueeze(-1)
         advantage = advantages(
-            rollout.rewards,
+            rollout.rewards if scale is None else scale.scale(rollout.rewards),
             values,
             next_values(rollout, self.network),
             rollout.terminated,
-            ended,
+            rollout.ended(),
             config.gamma,
             config.gae_lambda,
         )
@@ -149,12 +189,17 @@ class Learner:
             rollout.observations[:-1], rollout.actions, rollout.log_probs, values,
             normalise(advantage, rollout.active), advantage + values, rollout.active.float(),
         )  # fmt: skip
-        return Batch(*(tensor.flatten(0, 2) for tensor in rows))
+        if rollout.shared is None:
+            return Batch(*(tensor.flatten(0, 2) for tensor in rows))
+        return Batch(*(tensor.flatten(0, 1) for tensor in (*rows, rollout.shared.states[:-1])))
 
-    def learn(self, batch: Batch, learning_rate: float, generator: torch.Generator) -> Tensor:
-        """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps."""
-        config, parameters = self.config, list(self.network.parameters())
-        self.optimizer.param_groups[0]["lr"] = learning_rate
+    def learn(self, batch: Batch, config: PPOConfig, generator: torch.Generator) -> Tensor:
+        """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps.
+
+        ``config`` is this iteration's, see :meth:`PPOConfig.after`.
+        """
+        parameters = list(self.network.parameters())
+        self.optimizer.param_groups[0]["lr"] = config.learning_rate
         history: list[Tensor] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
@@ -182,8 +227,8 @@ class Update:
         env_steps: environment steps so far.
         episodes: how many ended in this iteration, those with a staggered start not counted.
         returns: by group, their mean return, itself a mean over the group's agents; empty if no
-            episode ended.
-        losses: means over the gradient steps, named ``<group>/<metric>``.
+            episode ended. By agent, if each has a network of its own.
+        losses: means over the gradient steps, named ``<group>/<metric>``, or by agent.
         seconds: since the run began, stops not counted.
     """
 
@@ -216,10 +261,14 @@ class Trainer:
         self.env = gpu_zoo.make_vec(
             env_id, config.num_envs, device=config.device, array="torch", **env_params
         )
-        networks = make_networks(env_id, env_params, config.hidden, config.seed)
+        networks = make_networks(env_id, env_params, config.hidden, config.seed, vars(config))
+        groups = split(self.env.group) if config.separate else self.env.group
         self.learners = {
-            name: Learner(group, networks[name], config) for name, group in self.env.group.items()
+            name: Learner(group, networks[name], config) for name, group in groups.items()
         }
+        self.states: States | None = None
+        if config.central_critic:
+            self.states = States([learner.rollout for learner in self.learners.values()])
         device = next(iter(self.env.group.values())).rewards.device
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.env.reset(seed=config.seed * config.num_envs)  # no two seeds share an environment
@@ -239,6 +288,21 @@ class Trainer:
         spread = torch.arange(len(steps), device=steps.device) * limit // len(steps)
         self.env.set_state({"steps": spread.to(steps.dtype)})
 
+    def look(self, t: int) -> None:
+        """Note what everybody sees before step ``t``."""
+        for learner in self.learners.values():
+            learner.look(t)
+        if self.states is not None:
+            self.states.note(t, [learner.seen(t) for learner in self.learners.values()])
+
+    def record(self, t: int, done: Tensor, counted: Tensor) -> None:
+        """Note what step ``t`` gave everybody."""
+        for learner in self.learners.values():
+            learner.record(t, done, counted)
+        if self.states is not None:
+            seen = [learner.finally_seen(t) for learner in self.learners.values()]
+            self.states.note_final(t, seen)
+
     @torch.inference_mode()
     def collect(self) -> Tensor:
         """Fill every group's rollout; how many whole episodes ended."""
@@ -246,28 +310,30 @@ class Trainer:
         for learner in self.learners.values():
             learner.return_sum.zero_()
         for t in range(self.config.horizon):
+            self.look(t)
             for learner in self.learners.values():
                 learner.act(t, self.generator)
             _, _, _, _, infos = self.env.step()
             done = infos["_episode"]
             counted = done & self.whole
-            for learner in self.learners.values():
-                learner.record(t, done, counted)
+            self.record(t, done, counted)
             episodes += counted.sum()
             self.whole |= done
+        self.look(self.config.horizon)
+        for learner in self.learners.values():
+            learner.measure_rewards()
         return episodes
 
     def iterate(self, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
         """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
-        progress = len(self.curve) / updates if self.config.anneal else 0.0
+        config = self.config.after(len(self.curve) / updates)
         episodes = self.collect()
         metrics = [episodes.unsqueeze(0)]
         for learner in self.learners.values():
             with torch.no_grad():
                 batch = learner.prepare()
-            losses = learner.learn(
-                batch, self.config.learning_rate * (1 - progress), self.generator
-            )
+            losses = learner.learn(batch, config, self.generator)
+            learner.measure_observations()
             metrics += [learner.return_sum.unsqueeze(0), losses.double()]
         count, *rest = torch.cat(metrics).tolist()
         names = [f"{group}/{m}" for group in self.learners for m in ("return", *METRICS)]
@@ -313,6 +379,7 @@ class Trainer:
                 name: {
                     "network": learner.network.state_dict(),
                     "optimizer": learner.optimizer.state_dict(),
+                    "reward_scale": None if (s := learner.reward_scale) is None else s.state_dict(),
                 }
                 for name, learner in self.learners.items()
             },
@@ -328,6 +395,8 @@ class Trainer:
         for name, saved in state["learners"].items():
             self.learners[name].network.load_state_dict(saved["network"])
             self.learners[name].optimizer.load_state_dict(saved["optimizer"])
+            if (scale := self.learners[name].reward_scale) is not None:
+                scale.load_state_dict(saved["reward_scale"])
 
 
 def train(
@@ -337,7 +406,7 @@ def train(
     *,
     on_update: Callable[[Update], None] | None = None,
 ) -> TrainResult:
-    """Train one policy for each group of agents of an environment.
+    """Train one policy for each group of agents of an environment, or for each agent.
 
     On the CPU the same configuration gives the same curve, bit for bit.
 

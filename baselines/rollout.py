@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -9,10 +11,44 @@ from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.vector import GroupBuffers
 
 
+class States:
+    """What all agents of an environment saw together, once for each environment, time first.
+
+    Global states are the observations of all groups side by side, as ``env.state()`` gives them,
+    but as the groups' networks see them, and with zeros for agents that have left.
+
+    Attributes:
+        states: float32 ``(horizon + 1, num_envs, size)``.
+        final_states: float32 ``(horizon, num_envs, size)``, those that episodes ended with; to be
+            read only where one did.
+    """
+
+    def __init__(self, rollouts: Sequence[Rollout]) -> None:
+        sizes = [rollout.observations.shape[2:].numel() for rollout in rollouts]
+        steps, num_envs = rollouts[0].done.shape
+        device = rollouts[0].done.device
+        self.states = torch.zeros(steps + 1, num_envs, sum(sizes), device=device)
+        self.final_states = torch.zeros(steps, num_envs, sum(sizes), device=device)
+        for rollout in rollouts:
+            rollout.shared = self
+
+    def note(self, t: int, observations: Sequence[Tensor]) -> None:
+        """Put together what the groups see before step ``t``, each ``(num_envs, agents, n)``."""
+        torch.cat([rows.flatten(1) for rows in observations], 1, out=self.states[t])
+
+    def note_final(self, t: int, observations: Sequence[Tensor]) -> None:
+        """The same for what episodes ended with in step ``t``."""
+        torch.cat([rows.flatten(1) for rows in observations], 1, out=self.final_states[t])
+
+
 class Rollout:
-    """What one group of agents saw and did: ``(horizon, num_envs, agents, ...)``, time first."""
+    """What one group of agents saw and did: ``(horizon, num_envs, agents, ...)``, time first.
+
+    What all groups saw together is in ``shared``, if there are critics that see it.
+    """
 
     def __init__(self, horizon: int, group: GroupBuffers, network: ActorCritic) -> None:
+        self.shared: States | None = None
         lanes = tuple(group.rewards.shape)
         device, head = group.rewards.device, network.head
 
@@ -30,6 +66,10 @@ class Rollout:
         self.terminated = store(horizon, *lanes, dtype=torch.bool)
         self.truncated = store(horizon, *lanes, dtype=torch.bool)
         self.done = store(horizon, lanes[0], dtype=torch.bool)  # the environment began anew
+
+    def ended(self) -> Tensor:
+        """Where a step was the agent's last in its episode, for whatever reason."""
+        return self.terminated | self.truncated | self.done.unsqueeze(-1)
 
 
 def advantages(
@@ -81,6 +121,7 @@ def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:
     Where an episode ended, the buffers already hold the next one's first observation, so the value
     comes from the final observation. Elsewhere it is the next step's.
     """
-    values = rollout.values[1:].clone()
-    values[rollout.done] = network.value(rollout.final_observations[rollout.done])
+    values, done, shared = rollout.values[1:].clone(), rollout.done, rollout.shared
+    states = None if shared is None else shared.final_states[done]
+    values[done] = network.value(rollout.final_observations[done], states)
     return values

@@ -100,8 +100,8 @@ def test_the_loss_is_that_of_the_active_samples_alone() -> None:
     batch = ppo.Batch(torch.randn(n, 5, generator=generator), actions, *numbers, weights)
     rows = weights.nonzero().squeeze(1)
     garbage = batch[torch.arange(n)]  # a copy
-    for tensor in (*vars(garbage).values(),)[:-1]:
-        tensor[weights == 0] = 1
+    for name in set(vars(garbage)) - {"weights", "states"}:
+        getattr(garbage, name)[weights == 0] = 1
     config = small(value_clip=0.3)
     results = [gradient(network, b, config) for b in (batch, garbage, batch[rows])]
     assert torch.equal(results[0], results[1])
@@ -163,11 +163,44 @@ def test_rollouts_note_who_was_in_the_game() -> None:
     assert left_early > 10
 
 
-def test_what_those_who_left_see_and_do_changes_nothing() -> None:
+def test_only_those_in_the_game_are_measured() -> None:
+    trainer = ppo.Trainer(TOY.id, small(normalize_observations=True), {})
+    trainer.iterate(3)
+    learner = trainer.learners["agent"]
+    active, moments = learner.rollout.active, learner.network.moments
+    assert moments is not None
+    rows = learner.rollout.observations[:-1][active].double()
+    torch.testing.assert_close(moments.mean, rows.mean(0))
+    torch.testing.assert_close(moments.variance(), rows.var(0, correction=0))
+    assert float(moments.count) == int(active.sum()) < active.numel()
+
+
+def test_those_who_left_are_zeros_in_the_global_state() -> None:
+    trainer = ppo.Trainer(TOY.id, small(central_critic=True), {})
+    trainer.collect()
+    assert trainer.states is not None
+    rollout, done = trainer.learners["agent"].rollout, trainer.learners["agent"].rollout.done
+    states = trainer.states.states[:-1].reshape(10, 32, 2, 5)
+    assert torch.equal(states, rollout.observations[:-1])
+    assert bool((states[~rollout.active] == 0).all())
+    final, gone = trainer.states.final_states.reshape(10, 32, 2, 5)[done], rollout.terminated[done]
+    assert bool((final[gone] == 0).all())
+    assert torch.equal(final[~gone], rollout.final_observations[done][~gone])
+    assert int((gone.sum(1) == 1).sum()) > 0
+
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {"normalize_observations": True, "scale_rewards": True}, {"central_critic": True},
+    {"separate": True},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
+def test_what_those_who_left_see_and_do_changes_nothing(options: dict[str, Any]) -> None:
     """The same weights, to the bit, if their observations are not numbers."""
     runs = []
     for spoil in (False, True):
-        trainer = ppo.Trainer(TOY.id, small(), {})
+        trainer = ppo.Trainer(TOY.id, small(**options), {})
         group, step = trainer.env.group["agent"], trainer.env.step
         spoiled = 0
 
@@ -183,7 +216,7 @@ def test_what_those_who_left_see_and_do_changes_nothing() -> None:
 
         trainer.env.step = spy  # type: ignore[method-assign, assignment]
         result = trainer.run(None)
-        runs.append((result.curve, result.policy.networks["agent"].state_dict()))
+        runs.append((result.curve, torch.nn.ModuleDict(result.policy.networks).state_dict()))
         assert (spoiled > 100) is spoil
     (curve, weights), (other_curve, other_weights) = runs
     assert curve == other_curve

@@ -416,6 +416,28 @@ def test_learning_rate(anneal: bool) -> None:
     assert seen == pytest.approx([0.008 * x for x in left])
 
 
+@pytest.mark.parametrize("end", [None, 0.0, 0.02])
+def test_entropy_coefficient(end: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the loss is called with, and that it weighs the entropy by it."""
+    seen: list[float] = []
+    real = ppo.loss
+
+    def spy(network: Any, batch: Any, config: PPOConfig) -> Any:
+        total, metrics = real(network, batch, config)
+        policy, value, entropy = metrics[:3].tolist()
+        seen.append((policy + 0.5 * value - total.item()) / entropy)
+        return total, metrics
+
+    monkeypatch.setattr(ppo, "loss", spy)
+    config = small(entropy_coef=0.1, entropy_coef_end=end, epochs=1, minibatches=1)
+    curve = train(SPREAD, config).curve
+    aim = 0.1 if end is None else end
+    wanted = [0.1 + (aim - 0.1) * share for share in (0, 0.2, 0.4, 0.6, 0.8)]
+    assert seen == pytest.approx(wanted, abs=1e-5)
+    if end is None:
+        assert curve == train(SPREAD, dataclasses.replace(config, entropy_coef_end=0.1)).curve
+
+
 def test_target_kl_ends_the_passes_early() -> None:
     def gradient_steps(target_kl: float | None) -> int:
         config = small(total_steps=160, epochs=6, target_kl=target_kl, learning_rate=0.01)
@@ -645,7 +667,9 @@ def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
         {"value_coef": math.inf}, {"max_grad_norm": 0}, {"target_kl": 0}, {"value_clip": -1},
         {"hidden": (64, 0)}, {"hidden": ("64",)}, {"hidden": 64}, {"seed": -1},
         {"checkpoint_interval": 0}, {"threads": 0},
-        {"anneal": 1}, {"progress": "no"},
+        {"anneal": 1}, {"progress": "no"}, {"entropy_coef_end": -0.1},
+        {"entropy_coef_end": math.nan}, {"normalize_observations": 1}, {"scale_rewards": None},
+        {"central_critic": "yes"}, {"separate": 0},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip

@@ -20,6 +20,7 @@ from gpu_zoo.baselines.replay import Transitions
 
 PENDULUM, TAG, SPREAD = "classic/pendulum_v1", "mpe/simple_tag_v3", "mpe/simple_spread_v3"
 BOX = {"continuous_actions": True}
+PLAIN = {"critics": 1, "target_noise": 0.0, "actor_delay": 1}  # DDPG without TD3's additions
 
 
 def small(**changes: Any) -> DDPGConfig:
@@ -304,13 +305,40 @@ def test_a_bad_value_is_named(changes: dict[str, Any]) -> None:
     assert "\n" not in message
 
 
+def held_up(max_cycles: int, **changes: Any) -> float:
+    """The return of episodes of 200 steps after training in episodes of ``max_cycles``. Random play
+    makes -1200; to swing the pendulum up and hold it costs 140 on average.
+    """
+    config = DDPGConfig(total_steps=30_000, device="cpu", progress=False, **changes)
+    policy = train(PENDULUM, config, {"max_cycles": max_cycles}).policy
+    return evaluate(policy, episodes=500, env_params={"max_cycles": 200}).mean.mean
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 def test_it_learns_to_swing_up(plain: bool) -> None:
-    """Random play makes -1200, holding the pendulum up from the start on -0 and swinging it up
-    first -150 on average.
-    """
-    td3_off = {"critics": 1, "target_noise": 0.0, "actor_delay": 1} if plain else {}
-    config = DDPGConfig(total_steps=30_000, device="cpu", progress=False, **td3_off)  # type: ignore[arg-type]
-    policy = train(PENDULUM, config).policy
-    assert evaluate(policy, episodes=500).mean.mean > -250
+    assert held_up(200, **(dict(PLAIN) if plain else {})) > -250
+
+
+@pytest.mark.slow
+def test_it_does_not_learn_without_its_target_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the threshold above says something."""
+    monkeypatch.setattr(ddpg, "follow", lambda target, source, tau: None)
+    assert held_up(200) < -250
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["", "a time limit ends the game", "the next episode follows"])
+def test_time_limits_teach_nothing_wrong(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 25 steps hardly anyone gets up: what follows the time limit is most of the value."""
+    record = ddpg.Learner.record
+
+    def forget(learner: ddpg.Learner, done: torch.Tensor) -> None:
+        learner.group.terminations.copy_(learner.group.truncations)
+        record(learner, done)
+
+    if broken == "a time limit ends the game":
+        monkeypatch.setattr(ddpg.Learner, "record", forget)
+    elif broken:
+        monkeypatch.setattr(ddpg, "next_observations", lambda group, done: group.observations)
+    assert (held_up(25) > -190) is not bool(broken)

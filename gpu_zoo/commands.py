@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -24,9 +24,15 @@ from gpu_zoo.arguments import (
     user_errors,
 )
 from gpu_zoo.author_commands import check, new
+from gpu_zoo.baselines.a2c_config import A2CConfig
 from gpu_zoo.baselines.config import PPOConfig, default_config
+from gpu_zoo.baselines.ddpg_config import DDPGConfig
 from gpu_zoo.bench_command import bench
 from gpu_zoo.spec import EnvSpec, Numerics
+
+Algorithm = Literal["ppo", "a2c", "ddpg"]
+Config = PPOConfig | A2CConfig | DDPGConfig
+ALGORITHMS: dict[str, type[Config]] = {"ppo": PPOConfig, "a2c": A2CConfig, "ddpg": DDPGConfig}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -198,51 +204,72 @@ def _open(
 
 
 def train_command(argv: Sequence[str]) -> Callable[..., int]:
-    """The train command; its defaults are those tuned for the environment named in its call."""
+    """The train command; its options are those of the algorithm named in its call, and their
+    defaults those tuned for the environment named there.
+    """
     called = argv[0] == "train" and len(argv) > 1 and not argv[1].startswith("-")
     named = argv[1] if called else None
-    tuned = PPOConfig() if named is None else default_config(find_spec(named).id)
+    chosen = _algorithm(argv)
+    tuned: Config = ALGORITHMS[chosen]()
+    if named is not None:
+        entry = find_spec(named)
+        tuned = default_config(entry.id) if chosen == "ppo" else tuned
 
     def train(
         env_id: EnvId,
         *,
+        algorithm: Algorithm = "ppo",
         params: Params = [],  # noqa: B006
         resume: File = None,
-        config: Annotated[PPOConfig, tyro.conf.arg(name="")] = tuned,
+        config: Annotated[Config, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = tuned,
     ) -> int:
-        """Train a policy for each group of agents with PPO.
+        """Train a policy for each group of agents.
 
-        Defaults are those tuned for the environment. The checkpoint and the TensorBoard logs go to
-        a new folder, runs/<environment>/<time>/, unless other places are named.
+        Defaults of PPO are those tuned for the environment. The checkpoint and the TensorBoard logs
+        go to a new folder, runs/<environment>/<time>/, unless other places are named.
 
         Args:
             env_id: environment, such as simple_spread_v3, or a file of your own; comes first.
+            algorithm: the options below follow it; ddpg is for continuous actions.
             params: environment parameter.
-            resume: go on from this checkpoint, with its own options.
+            resume: go on from this checkpoint, with its own algorithm and options.
             config: hyper-parameters.
         """
         if env_id != named:
             raise UserError(f"train: name the environment first: gpu-zoo train {env_id} ...")
-        return _train(env_id, params, resume, config)
+        return _train(env_id, algorithm, params, resume, config)
 
     return train
 
 
-def _train(env_id: str, given: Sequence[str], resume: Path | None, config: PPOConfig) -> int:
+def _algorithm(argv: Sequence[str]) -> str:
+    """The algorithm named, before anything is parsed; PPO if none is, or none that we have."""
+    for i, word in enumerate(argv):
+        option, _, value = word.partition("=")
+        if option == "--algorithm":
+            value = value or next(iter(argv[i + 1 :]), "")
+            return value if value in ALGORITHMS else "ppo"
+    return "ppo"
+
+
+def _train(
+    env_id: str, algorithm: str, given: Sequence[str], resume: Path | None, config: Config
+) -> int:
     entry = find_spec(env_id)
     values = parse_params(entry, given)
     for module in ("torch", "tensorboard"):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"train needs {module}: pip install 'gpu-zoo[train]'")
     from gpu_zoo.backends import resolve_device
-    from gpu_zoo.baselines import checkpoint, ppo
+    from gpu_zoo.baselines import checkpoint
 
+    places: dict[str, Any]
     if resume is not None:
         with user_errors():
             saved = checkpoint.load(resume)
             if saved["env_id"] != entry.id:
                 raise ValueError(f"{resume}: trained in {saved['env_id']}, not in {entry.id}")
-        config = PPOConfig(**saved["config"])
+        algorithm, places = saved.get("algorithm", "ppo"), saved["config"]
     else:
         folder = Path("runs") / entry.name / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         config = replace(
@@ -250,16 +277,23 @@ def _train(env_id: str, given: Sequence[str], resume: Path | None, config: PPOCo
             checkpoint=config.checkpoint or str(folder / "checkpoint.pt"),
             log_dir=config.log_dir or str(folder),
         )
+        places = vars(config)
+        if algorithm == "ddpg":
+            from gpu_zoo.baselines.deterministic import make_actors
+
+            with user_errors("--algorithm ddpg: "):  # whether its actions are continuous
+                make_actors(entry.id, values, config.hidden, config.seed)
     with user_errors("--"):
-        resolve_device(config.device)
-    print(f"checkpoint: {config.checkpoint}\nlogs: tensorboard --logdir {config.log_dir}")
-    result = ppo.resume(resume) if resume else ppo.train(entry.id, config, values)
+        resolve_device(places["device"])
+    print(f"checkpoint: {places['checkpoint']}\nlogs: tensorboard --logdir {places['log_dir']}")
+    trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{algorithm}")
+    result = trainer.resume(resume) if resume else trainer.train(entry.id, config, values)
     last = result.curve[-1]
     means = next((u.returns for u in reversed(result.curve) if u.returns), dict[str, float]())
     returns = ", ".join(f"{group} {value:.2f}" for group, value in means.items()) or "none yet"
     print(f"{last.env_steps:,} steps in {last.seconds:.0f} s, last mean return: {returns}")
     if entry.render is not None:
-        where = shlex.quote(str(config.checkpoint))
+        where = shlex.quote(str(places["checkpoint"]))
         print(f"to see it: gpu-zoo play {shlex.quote(env_id)} --checkpoint {where}")
     return 0
 

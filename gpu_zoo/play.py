@@ -64,8 +64,8 @@ def load_policy(
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingDependency("--checkpoint needs torch: pip install 'gpu-zoo[train]'")
-    evaluation = importlib.import_module("gpu_zoo.baselines.evaluation")
-    policy = evaluation.Policy.load(checkpoint, seed=seed)
+    policies = importlib.import_module("gpu_zoo.baselines.policies")
+    policy = policies.load_policy(checkpoint, seed=seed)
     if policy.env_id != entry.id:
         raise ValueError(f"{checkpoint}: trained in {policy.env_id}, not in {entry.id}")
     trained = {name: value for name, value in policy.env_params.items() if name != "render_mode"}

@@ -219,6 +219,8 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["train", SPREAD, "--device", "gpu"], "device='gpu'"),
         (["train", "--seed", "3", SPREAD], "name the environment first"),
         (["train", SPREAD, "--resume", "none.pt"], "none.pt: no such file"),
+        (["train", SPREAD, "--algorithm", "ddpg"], "DDPG needs continuous actions"),
+        (["train", SPREAD, "--algorithm", "a2c", "--gamma", "2"], "gamma=2.0: expected a number"),
         (["info", SPREAD, "--param", "N=many"], "N='many': expected int of at least 1"),
         (["info", SPREAD, "--param", "N=0"], "N=0: expected int of at least 1"),
         (["info", SPREAD, "--param", "N=2.5"], "N='2.5': expected int"),
@@ -532,12 +534,35 @@ def test_train_options_are_the_tuned_ones_until_changed(
     assert config.log_dir.startswith("runs/simple_spread_v3/")
 
 
-def test_train_has_a_flag_for_every_hyper_parameter(run: Any) -> None:
-    from gpu_zoo.baselines.config import PPOConfig
+@pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg"])
+def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | None) -> None:
+    from gpu_zoo.commands import ALGORITHMS
 
-    _, out, _ = run("train", "--help")
-    for name in PPOConfig.__dataclass_fields__:
+    wanted = ALGORITHMS[algorithm or "ppo"].__dataclass_fields__
+    named = [] if algorithm is None else [f"--algorithm={algorithm}"]
+    _, out, _ = run("train", *named, "--help")
+    for name in wanted:
         assert f"--{name.replace('_', '-')}" in out
+    others = {name for config in ALGORITHMS.values() for name in config.__dataclass_fields__}
+    for name in others - set(wanted):
+        assert f"--{name.replace('_', '-')} " not in out
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "ddpg"])
+def test_other_algorithms_train_are_played_and_resumed(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    options = ("--algorithm", algorithm, "--param", "continuous_actions=true", "--hidden", "8")
+    code, out, err = run("train", SPREAD, *SHORT, *options)
+    assert (code, err) == (0, "")
+    command = re.search(r"to see it: gpu-zoo (.*)", out)[1].split()  # type: ignore[index]
+    code, out, _ = run(*command, "--record", "a.png")
+    assert code == 0 and "mean return: agent" in out
+    code, out, _ = run("train", SPREAD, "--resume", command[-1])
+    assert code == 0
+    assert "1,024 steps" in out
 
 
 # The rest ------------------------------------------------------------------------------------

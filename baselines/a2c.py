@@ -1,0 +1,108 @@
+"""Advantage actor-critic for groups of agents (A2C; Mnih et al. 2016, arXiv:1602.01783).
+
+    result = train("mpe/simple_spread_v3")
+    evaluate(result.policy)
+
+A rollout of ``horizon`` steps is collected, one gradient step is made on all of it, and it is
+thrown away. That is PPO with one pass and one minibatch (Huang et al. 2022, arXiv:2205.09123): when
+the gradient is taken the policy is still the one that acted, so PPO's ratio r = pi / pi_old is 1,
+nothing is clipped, and as grad r = r grad log pi, the gradient of -r * advantage is the policy
+gradient, -advantage * grad log pi. So rollouts, loss and loop are those of ppo.py, with their
+bootstrap at time limits and their weights for agents that have left. Here stands what differs:
+advantages are not normalised, and the optimizer may be RMSprop.
+
+Of the losses reported, ``approx_kl`` and ``clip_fraction`` are therefore 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_zoo.baselines import checkpoint, ppo
+from gpu_zoo.baselines.a2c_config import A2CConfig
+from gpu_zoo.baselines.evaluation import Policy, evaluate
+from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.baselines.ppo import TrainResult, Update
+from gpu_zoo.vector import GroupBuffers
+
+__all__ = ["A2CConfig", "Policy", "TrainResult", "Update", "evaluate", "resume", "train"]
+
+
+class Learner(ppo.Learner):
+    """One group of agents: PPO's learner with A2C's advantages and optimizer."""
+
+    def __init__(self, group: GroupBuffers, network: ActorCritic, config: A2CConfig) -> None:
+        super().__init__(group, network, config.as_ppo())
+        if config.optimizer == "rmsprop":
+            rmsprop: Any = torch.optim.RMSprop(
+                self.network.parameters(), lr=config.learning_rate, alpha=0.99, eps=1e-5
+            )
+            self.optimizer = rmsprop
+
+    def prepare(self) -> ppo.Batch:
+        """Turn the full rollout into samples, with advantages in the rewards' own scale."""
+        batch = super().prepare()
+        return replace(batch, advantages=batch.returns - batch.values)
+
+
+class Trainer(ppo.Trainer):
+    """All that a run consists of, and that a checkpoint holds."""
+
+    def __init__(self, env_id: str, config: A2CConfig, env_params: Mapping[str, Any]) -> None:
+        super().__init__(env_id, config.as_ppo(), env_params)
+        self.a2c = config
+        for name, learner in self.learners.items():
+            self.learners[name] = Learner(learner.group, learner.network, config)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on."""
+        return {**super().state_dict(), "algorithm": "a2c", "a2c": asdict(self.a2c)}
+
+
+def train(
+    env_id: str,
+    config: A2CConfig | None = None,
+    env_params: Mapping[str, Any] | None = None,
+    *,
+    on_update: Callable[[Update], None] | None = None,
+) -> TrainResult:
+    """Train one policy for each group of agents of an environment.
+
+    On the CPU the same configuration gives the same curve, bit for bit.
+
+    Args:
+        env_id: such as ``"mpe/simple_spread_v3"``.
+        config: hyper-parameters.
+        env_params: parameters of the environment.
+        on_update: called after every iteration.
+
+    Raises:
+        KeyError: no such environment.
+        ValueError: a parameter out of range.
+    """
+    config = A2CConfig() if config is None else config
+    with ppo._cpu_threads(config.threads):
+        return Trainer(env_id, config, env_params or {}).run(on_update)
+
+
+def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
+    """Go on with a run from its checkpoint, exactly as if it had never stopped.
+
+    It goes on saving to ``path``, and computes on the same device.
+
+    Raises:
+        CheckpointError: the file is missing, broken or no checkpoint of A2C.
+    """
+    state = checkpoint.load(path)
+    if state.get("algorithm") != "a2c":
+        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than A2C")
+    config = A2CConfig(**{**state["a2c"], "device": state["device"], "checkpoint": str(path)})
+    with ppo._cpu_threads(config.threads):
+        trainer = Trainer(state["env_id"], config, state["env_params"])
+        trainer.load_state_dict(state)
+        return trainer.run(on_update)

@@ -1,0 +1,36 @@
+"""Checks of hyper-parameters, worded alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+Check = tuple[type, str, Callable[[Any], bool]]
+
+COUNT: Check = (int, "an int of at least 1", lambda v: v >= 1)
+COUNT_OR_ZERO: Check = (int, "an int of at least 0", lambda v: v >= 0)
+SEED: Check = (int, "an int, 0 <= seed < 2**31", lambda v: 0 <= v < 2**31)
+ABOVE_ZERO: Check = (float, "a number above 0", lambda v: 0 < v < math.inf)
+NOT_NEGATIVE: Check = (float, "a number of at least 0", lambda v: 0 <= v < math.inf)
+SHARE: Check = (float, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+FLAG: Check = (bool, "True or False", lambda v: True)
+WIDTHS: Check = (
+    tuple,
+    "a tuple of ints of at least 1",
+    lambda v: all(isinstance(width, int) and width >= 1 for width in v),
+)
+
+
+def expect(config: Any, names: tuple[str, ...], check: Check) -> None:
+    """Check fields of a configuration.
+
+    Raises:
+        ValueError: the value of one of ``names`` is of another type or out of range.
+    """
+    kind, what, holds = check
+    for name in names:
+        value = getattr(config, name)
+        right = isinstance(value, (int, float) if kind is float else kind)
+        if not right or (isinstance(value, bool) and kind is not bool) or not holds(value):
+            raise ValueError(f"{name}={value!r}: expected {what}")

@@ -1,0 +1,176 @@
+"""Networks of DDPG: an actor that names one action, critics that value it; and their policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+import gpu_zoo
+from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines.evaluation import Policy
+
+
+def relu_mlp(
+    inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
+) -> nn.Sequential:
+    """ReLU layers with orthogonal weights and zero biases; ``gain`` scales the last layer's.
+
+    Not tanh, as PPO has: values here are in the rewards' own scale and may be large.
+    """
+    layers: list[nn.Module] = []
+    sizes = (inputs, *hidden, outputs)
+    for i, (before, after) in enumerate(pairwise(sizes)):
+        last = i == len(hidden)
+        # Made without storage: torch's own initialisation would draw from the global generator.
+        layer = nn.Linear(before, after, device="meta").to_empty(device="cpu")
+        nn.init.orthogonal_(layer.weight, gain if last else math.sqrt(2), generator=generator)
+        nn.init.zeros_(layer.bias)
+        layers += [layer] if last else [layer, nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+class BoxHead(nn.Module):
+    """Scales actions from -1 to 1, as the learner has them, to the space's box, and back."""
+
+    middle: Tensor
+    reach: Tensor
+
+    def __init__(self, space: spaces.Box) -> None:
+        super().__init__()
+        low, high = torch.from_numpy(space.low.copy()), torch.from_numpy(space.high.copy())
+        self.action_shape: tuple[int, ...] = space.shape
+        self.register_buffer("middle", (low + high) / 2, persistent=False)
+        self.register_buffer("reach", (high - low) / 2, persistent=False)
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """The action as the environment takes it."""
+        return self.middle + self.reach * action
+
+
+class Actor(nn.Module):
+    """Observations ``(..., obs_size)`` to actions ``(..., size)`` from -1 to 1.
+
+    Args:
+        obs_size: length of an observation.
+        action_space: a Box with one dimension.
+        hidden: widths of the hidden layers.
+        generator: draws the initial weights; a CPU generator.
+
+    Raises:
+        TypeError: another action space.
+    """
+
+    def __init__(
+        self,
+        obs_size: int,
+        action_space: spaces.Space[Any],
+        hidden: tuple[int, ...],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        if not isinstance(action_space, spaces.Box) or len(action_space.shape) != 1:
+            raise TypeError(
+                f"action_space={action_space}: DDPG needs continuous actions, a Box with one "
+                "dimension"
+            )
+        self.head = BoxHead(action_space)
+        # Nearly the middle of the box at first: tanh would pass no gradient near its bounds.
+        self.net = relu_mlp(obs_size, hidden, action_space.shape[0], 0.01, generator)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """The action for each observation."""
+        actions: Tensor = self.net(observations)
+        return actions.tanh()
+
+    def best(self, observations: Tensor) -> Tensor:
+        """The same: as other policies are asked for their likeliest action."""
+        return self.forward(observations)
+
+    def act(self, observations: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The same, and its log-probability, 0: as other policies are asked for a sample."""
+        actions = self.forward(observations)
+        return actions, actions.new_zeros(actions.shape[:-1])
+
+
+class Critics(nn.Module):
+    """Several estimates of the value of an action from -1 to 1, which share nothing."""
+
+    def __init__(
+        self,
+        count: int,
+        obs_size: int,
+        action_size: int,
+        hidden: tuple[int, ...],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(
+            relu_mlp(obs_size + action_size, hidden, 1, 1.0, generator) for _ in range(count)
+        )
+
+    def forward(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """All estimates, ``(count, ...)``."""
+        inputs = torch.cat([observations, actions], -1)
+        return torch.stack([net(inputs).squeeze(-1) for net in self.nets])
+
+    def first(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """The first estimate alone, ``(...)``."""
+        value: Tensor = self.nets[0](torch.cat([observations, actions], -1))
+        return value.squeeze(-1)
+
+
+class DeterministicPolicy(Policy):
+    """A :class:`~gpu_zoo.baselines.evaluation.Policy` whose networks are actors of DDPG.
+
+    It draws nothing: ``deterministic`` makes no difference, nor does the seed.
+    """
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu", seed: int = 0) -> DeterministicPolicy:
+        """The policy in a checkpoint of DDPG.
+
+        Raises:
+            CheckpointError: the file is missing, broken or no checkpoint of DDPG.
+        """
+        content = load_checkpoint(path)
+        env_id, env_params = content["env_id"], content["env_params"]
+        actors = make_actors(env_id, env_params, tuple(content["config"]["hidden"]), seed)
+        for group, actor in actors.items():
+            actor.load_state_dict(content["learners"][group]["actor"])
+            actor.to(device)
+        return cls(env_id, env_params, actors, seed)  # type: ignore[arg-type] # they act alike
+
+
+def load_checkpoint(path: str | Path) -> dict[str, Any]:
+    """The content of a checkpoint of DDPG.
+
+    Raises:
+        CheckpointError: the file is missing, broken or no checkpoint of DDPG.
+    """
+    content = checkpoint.load(path)
+    if content.get("algorithm") != "ddpg":
+        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than DDPG")
+    return content
+
+
+def make_actors(
+    env_id: str, env_params: Mapping[str, Any], hidden: tuple[int, ...], seed: int
+) -> dict[str, Actor]:
+    """A fresh actor for every group of agents of an environment, on the CPU.
+
+    Raises:
+        TypeError: a group whose actions are not continuous.
+    """
+    spec = gpu_zoo.spec(env_id)
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        group.name: Actor(group.obs_size, group.actions.space(), hidden, generator)
+        for group in spec.layout(spec.resolve(env_params))
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_its_gradient_is_the_policy_gradient_by_hand() -> None:
     dz += 0.05 * p * (np.log(p) + entropy)
     dv = 0.7 * 2 * (values - returns)
 
-    learner.learn(batch, 1e-3, trainer.generator)
+    learner.learn(batch, replace(learner.config, learning_rate=1e-3), trainer.generator)
     wanted = [dz.T @ x / n, dz.sum(0) / n, dv[None] @ x / n, dv.sum(keepdims=True) / n]
     parameters = [*network.actor.parameters(), *network.critic.parameters()]
     for parameter, gradient in zip(parameters, wanted, strict=True):

@@ -424,12 +424,34 @@ if set(ROWS) != set(gpu_zoo.list_ids()):
         f"a row but no environment for {sorted(set(ROWS) - set(gpu_zoo.list_ids()))}"
     )
 
+TAG_ID = "warpdrive/tag_continuous_v0"
 IDS = sorted(ROWS)
 DEFAULTS = [Case(env_id) for env_id in IDS]
 VARIANTS = [Case(env_id, params) for env_id in IDS for params in ROWS[env_id].variants]
 BUILT = [Case(env_id, params) for env_id in IDS for params in ({}, *ROWS[env_id].built)]
 ENDS_EARLY = [Case(env_id, params) for env_id in IDS for params in ROWS[env_id].ends_early]
 LARGE = [Case(env_id, params) for env_id in IDS for params in ROWS[env_id].large]
+
+
+# One of each family; what the others may do differently is tested with ``-m slow``.
+FEW = [c for c in DEFAULTS if c.id in ("classic/cartpole_v1", "mpe/simple_tag_v3", TAG_ID)]
+OTHERS = [c for c in DEFAULTS if c not in FEW]
+
+
+def over_broken(ids: list[str]) -> pytest.MarkDecorator:
+    """Parametrise ``env_id``, ``old`` and ``new``: changes of kernels that oracles must notice.
+
+    Each takes a compilation: all but the first of an environment run with ``-m slow`` only.
+    """
+    chosen = [
+        pytest.param(
+            env_id, *edit, id=f"{env_id.split('/')[1]}-{number}",
+            marks=[pytest.mark.slow] if number else [],
+        )
+        for env_id in ids
+        for number, edit in enumerate(ROWS[env_id].broken)
+    ]  # fmt: skip
+    return pytest.mark.parametrize(("env_id", "old", "new"), chosen)
 
 
 def over(*cases: list[Case], slow: list[Case] | None = None) -> pytest.MarkDecorator:

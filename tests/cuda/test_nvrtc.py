@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import BUILT, DEFAULTS, LARGE, ROWS, Case, over
+from cases import BUILT, DEFAULTS, FEW, LARGE, OTHERS, ROWS, Case, over
 
 from gpu_zoo.prelude import Features
 from gpu_zoo.testing import ARCHITECTURES, CheckSkipped, check_nvrtc
@@ -19,22 +19,19 @@ pytestmark = pytest.mark.covers("cubin")
     [
         *(("fast", architecture) for architecture in ARCHITECTURES),
         ("reference", ARCHITECTURES[0]),
-        ("reference", ARCHITECTURES[-1]),
+        pytest.param("reference", ARCHITECTURES[-1], marks=pytest.mark.slow),
     ],
 )
 def test_compiles_for_gpus(case: Case, numerics: str, architecture: str) -> None:
     _compile(case, numerics=[numerics], architectures=[architecture])
 
 
-@over(DEFAULTS)
+@over(FEW, slow=OTHERS)
 def test_compiles_in_the_block_shape(case: Case) -> None:
     _compile(case, numerics=["fast"], architectures=["sm_90"], shape="block")
 
 
-FEW = ("classic/cartpole_v1", "mpe/simple_tag_v3", "warpdrive/tag_continuous_v0")
-
-
-@over([c for c in DEFAULTS if c.id in FEW], slow=[c for c in DEFAULTS if c.id not in FEW])
+@over(FEW, slow=OTHERS)
 def test_compiles_with_own_parameters_and_starts(case: Case) -> None:
     features = Features(pool=True, varied=True)
     _compile(case, numerics=["fast"], architectures=["sm_75"], features=features)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from cases import DEFAULTS, Case, over
+from cases import FEW, OTHERS, Case, over
 
 PLAY = """
 import hashlib, sys
@@ -28,7 +28,7 @@ print(digest.hexdigest())
 """
 
 
-@over(DEFAULTS)
+@over(FEW, slow=OTHERS)
 @pytest.mark.parametrize("numerics", ["fast", pytest.param("reference", marks=pytest.mark.slow)])
 def test_clang_and_the_host_compiler_agree(case: Case, numerics: str) -> None:
     """And clang vectorises the fast rules: an error says where it cannot (zoo/tile.cuh)."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ROWS as CASES
+from cases import over_broken
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.episodes import (
@@ -292,14 +292,7 @@ def test_mutant_is_caught(env_id: str, mutant: str) -> None:
             check(spec, "parallel", {}, played, Counts())
 
 
-@pytest.mark.parametrize(
-    ("env_id", "old", "new"),
-    [
-        pytest.param(env_id, *edit, id=f"{env_id.split('/')[1]}-{number}")
-        for env_id in MPE
-        for number, edit in enumerate(CASES[env_id].broken)
-    ],
-)
+@over_broken(MPE)
 def test_broken_rules_are_caught(env_id: str, old: str, new: str) -> None:
     spec = mutated(gpu_zoo.spec(env_id), old, new, world=False)
     with pytest.raises(AssertionError, match="episode"):

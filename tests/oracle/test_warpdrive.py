@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ROWS, Case, over
+from cases import ROWS, Case, over, over_broken
 from oracle.mutants import mutated
 
 import gpu_zoo
@@ -41,14 +41,7 @@ def test_all_is_as_the_rules_say(case: Case) -> None:
     check_reference(case.spec, case.params, rules=rules_of(case.spec), steps=120)
 
 
-@pytest.mark.parametrize(
-    ("env_id", "old", "new"),
-    [
-        pytest.param(env_id, *edit, id=f"{env_id.split('/')[1]}-{number}")
-        for env_id in FAMILY
-        for number, edit in enumerate(ROWS[env_id].broken)
-    ],
-)
+@over_broken(FAMILY)
 def test_broken_rules_are_caught(env_id: str, old: str, new: str) -> None:
     spec = mutated(gpu_zoo.spec(env_id), old, new, world=False)
     with pytest.raises(CheckFailed, match="check_reference"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import BUILT, DEFAULTS, LARGE, Case, over
+from cases import BUILT, DEFAULTS, FEW, LARGE, OTHERS, Case, over
 from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.prelude import Features
@@ -43,7 +43,7 @@ def test_all_builds_give_the_same_bits(case: Case) -> None:
     check_builds(case.spec, case.params, numerics=["fast"])
 
 
-@over(DEFAULTS)
+@over(FEW, slow=OTHERS)
 @pytest.mark.covers("reversed", "emulated")
 def test_all_builds_give_the_same_bits_in_reference_numerics(case: Case) -> None:
     check_builds(case.spec, case.params, numerics=["reference"])

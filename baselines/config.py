@@ -41,6 +41,9 @@ class PPOConfig:
         hidden: widths of the hidden layers, of actor and critic each.
         normalize_observations: bring observations to mean 0 and variance 1, cut at ±10. Mean and
             variance are those of all that each group's agents have seen in the iterations before.
+        recurrent: give actors and critics a memory, a GRU as wide as the last hidden layer, between
+            that and the outputs. Learns from whole rollouts of each environment, ``num_envs`` of
+            them split into ``minibatches``.
         separate: a network for each agent instead of one for each group. All that is otherwise
             said by group, such as returns and losses, is by agent then.
         central_critic: let the value functions see the global state, which is what all agents see,
@@ -79,6 +82,7 @@ class PPOConfig:
     target_kl: float | None = None
     hidden: tuple[int, ...] = (64, 64)
     normalize_observations: bool = False
+    recurrent: bool = False
     separate: bool = False
     central_critic: bool = False
     scale_rewards: bool = False
@@ -110,17 +114,19 @@ class PPOConfig:
         for name in ("value_clip", "target_kl"):
             if getattr(self, name) is not None:
                 self._expect(name, float, "a number above 0, or None", lambda v: 0 < v < math.inf)
-        switches = ("normalize_observations", "separate", "central_critic", "scale_rewards")
-        for name in ("anneal", "stagger", "progress", *switches):
+        networks = ("normalize_observations", "recurrent", "separate", "central_critic")
+        for name in ("anneal", "stagger", "progress", "scale_rewards", *networks):
             self._expect(name, bool, "True or False", lambda v: True)
         self._expect(
             "hidden", tuple, "a tuple of ints of at least 1",
             lambda v: all(isinstance(width, int) and width >= 1 for width in v),
         )  # fmt: skip
-        limit = self.num_envs * self.horizon
-        self._expect(
-            "minibatches", int, f"at most num_envs * horizon = {limit}", lambda v: v <= limit
-        )
+        limit, of = self.num_envs * self.horizon, "num_envs * horizon"
+        if self.recurrent:
+            limit, of = self.num_envs, "num_envs (recurrent)"
+            what = "at least one width, as recurrent is set"
+            self._expect("hidden", tuple, what, lambda v: len(v) > 0)
+        self._expect("minibatches", int, f"at most {of} = {limit}", lambda v: v <= limit)
 
     def after(self, progress: float) -> PPOConfig:
         """The configuration with what its schedules make of it after a share of the run."""

@@ -49,10 +49,11 @@ def make_networks(
     central = options.get("central_critic", False)
     state_size = sum(group.obs_size * group.count for group in layout) if central else 0
     separate = options.get("separate", False)
+    recurrent = options.get("recurrent", False)
     return {
         name: ActorCritic(
             group.obs_size, group.actions.space(), hidden, generator,
-            normalize=normalize, state_size=state_size,
+            normalize=normalize, state_size=state_size, recurrent=recurrent,
         )
         for group in layout
         for name in (group.agents if separate else (group.name,))
@@ -85,6 +86,7 @@ class Policy:
         self.networks = dict(networks)
         self.device = next(next(iter(self.networks.values())).parameters()).device
         self._generator = torch.Generator(self.device).manual_seed(seed)
+        self._memories: dict[str, Tensor | None] = {}
         self._network_of = {
             agent: agent if agent in self.networks else group.name
             for group in _layout(env_id, env_params)
@@ -107,11 +109,18 @@ class Policy:
             network.to(device)
         return cls(env_id, env_params, networks, seed)
 
+    def reset(self) -> None:
+        """Forget all, before an episode; only recurrent policies remember anything."""
+        self._memories.clear()
+
     @torch.inference_mode()
     def act(
         self, observations: Mapping[str, npt.NDArray[Any]], deterministic: bool = False
     ) -> dict[str, Any]:
         """Actions by agent, for one environment or a batch, from NumPy observations.
+
+        A recurrent policy remembers what each agent has seen since :meth:`reset`, an agent that is
+        not asked forgets it, and so do all in a batch of another size.
 
         Args:
             observations: agent to array ``(n,)`` or ``(batch, n)``; any subset of the agents.
@@ -122,21 +131,31 @@ class Policy:
             a box; for a batch to an array ``(batch, ...)``.
         """
         actions: dict[str, Any] = {}
+        before, self._memories = self._memories, {}
         for agent, observation in observations.items():
             network = self.networks[self._network_of[agent]]
             tensor = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
-            action = choose(network, tensor, self._generator, deterministic).cpu().numpy()
+            memory = before.get(agent)
+            if memory is None or memory.shape[:-2] != tensor.shape[:-1]:
+                memory = network.new_memory(*tensor.shape[:-1])
+            self._memories[agent] = memory
+            action = choose(network, tensor, self._generator, deterministic, memory).cpu().numpy()
             actions[agent] = int(action) if action.ndim == 0 else action
         return actions
 
 
 def choose(
-    network: ActorCritic, observations: Tensor, generator: torch.Generator, deterministic: bool
+    network: ActorCritic,
+    observations: Tensor,
+    generator: torch.Generator,
+    deterministic: bool,
+    memory: Tensor | None = None,
 ) -> Tensor:
-    """Actions as the environment takes them."""
+    """Actions as the environment takes them; changes a recurrent network's whole ``memory``."""
+    own = None if memory is None else memory[..., 0, :]
     if deterministic:
-        return network.head.to_env(network.best(observations))
-    return network.head.to_env(network.act(observations, generator)[0])
+        return network.head.to_env(network.best(observations, own))
+    return network.head.to_env(network.act(observations, generator, own)[0])
 
 
 @dataclass(frozen=True)
@@ -255,6 +274,11 @@ def _play(
     networks = {name: copy.deepcopy(net) for name, net in networks.items()}  # .to() is in place
     for network in networks.values():
         network.to(device)
+    memories = {
+        name: networks[name].new_memory(*group.rewards.shape)
+        for name, group in buffers
+        if name in networks
+    }
     num_envs, rounds = env.num_envs, -(-episodes // env.num_envs)
     environment = torch.arange(num_envs, device=device)
     # Environment i plays episodes i, i + num_envs, i + 2 * num_envs, ...
@@ -265,7 +289,9 @@ def _play(
     while bool((played < quota).any()):
         for name, group in buffers:
             if name in networks:
-                action = choose(networks[name], group.observations, generator, deterministic)
+                action = choose(
+                    networks[name], group.observations, generator, deterministic, memories[name]
+                )
                 group.actions.copy_(action)
             else:
                 _act_randomly(group.action_space, group.actions, generator)
@@ -277,6 +303,9 @@ def _play(
             counted.unsqueeze(1), ended.double(), returns[row, environment]
         )
         played += counted
+        for memory in memories.values():
+            if memory is not None:
+                memory.masked_fill_(infos["_episode"].reshape(-1, 1, 1, 1), 0)
     return returns.reshape(-1, len(env.agents))[:episodes]
 
 

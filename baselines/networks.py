@@ -13,6 +13,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from gpu_zoo.baselines.layers import linear, tanh_layers
+from gpu_zoo.baselines.recurrent import Recurrent
 from gpu_zoo.baselines.running import RunningMoments
 
 
@@ -20,19 +22,8 @@ def mlp(
     inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
 ) -> nn.Sequential:
     """Tanh layers with orthogonal weights and zero biases; ``gain`` scales the last layer's."""
-    layers: list[nn.Module] = []
-    for size in hidden:
-        layers += [_linear(inputs, size, math.sqrt(2), generator), nn.Tanh()]
-        inputs = size
-    return nn.Sequential(*layers, _linear(inputs, outputs, gain, generator))
-
-
-def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    # Made without storage first: torch's own initialisation would draw from the global generator.
-    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
-    nn.init.orthogonal_(layer.weight, gain, generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer
+    layers = tanh_layers(inputs, hidden, math.sqrt(2), generator)
+    return nn.Sequential(*layers, linear((inputs, *hidden)[-1], outputs, gain, generator))
 
 
 class CategoricalHead(nn.Module):
@@ -159,6 +150,10 @@ class GaussianHead(nn.Module):
 class ActorCritic(nn.Module):
     """A policy and a value function, two MLPs that share nothing.
 
+    Recurrent ones have a memory, ``(..., 2, width)``, the policy's and the value function's. What
+    takes a ``memory`` wants one of the two, ``(..., width)``, and changes it in place; without one
+    it wants a network that has none.
+
     Args:
         obs_size: length of an observation.
         action_space: Discrete, MultiDiscrete or Box, the last two with one dimension.
@@ -168,6 +163,7 @@ class ActorCritic(nn.Module):
         normalize: standardise observations with the moments in ``moments``, which the trainer
             lets grow.
         state_size: length of the global state that the critic sees besides; 0 for none.
+        recurrent: put a GRU before either MLP's last layer.
     """
 
     def __init__(
@@ -179,41 +175,87 @@ class ActorCritic(nn.Module):
         *,
         normalize: bool = False,
         state_size: int = 0,
+        recurrent: bool = False,
     ) -> None:
         super().__init__()
         self.head = _head(action_space)
         self.moments = RunningMoments(obs_size) if normalize else None
         # Nearly the same output for every observation at first, so that all actions are tried.
-        self.actor = mlp(obs_size, hidden, self.head.outputs, 0.01, generator)
-        self.critic = mlp(obs_size + state_size, hidden, 1, 1.0, generator)
+        make = Recurrent if recurrent else mlp
+        self.actor = make(obs_size, hidden, self.head.outputs, 0.01, generator)
+        self.critic = make(obs_size + state_size, hidden, 1, 1.0, generator)
+
+    def new_memory(self, *lanes: int) -> Tensor | None:
+        """Memories that know nothing, ``(*lanes, 2, width)``; None if the network has none."""
+        if not isinstance(self.actor, Recurrent):
+            return None
+        return torch.zeros(*lanes, 2, self.actor.width, device=self.actor.last.weight.device)
 
     def see(self, observations: Tensor) -> Tensor:
         """Observations as actor and critic get them."""
         return observations if self.moments is None else self.moments.standardise(observations)
 
-    def act(self, observations: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _see_all(self, observations: Tensor, states: Tensor | None) -> Tensor:
+        """What the critic gets."""
+        seen = self.see(observations)
+        if states is None:
+            return seen
+        return torch.cat([seen, states.unsqueeze(-2).expand(*seen.shape[:-1], -1)], -1)
+
+    def act(
+        self, observations: Tensor, generator: torch.Generator, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """A sampled action and its log-probability for observations ``(..., obs_size)``."""
-        return self.head.sample(self.actor(self.see(observations)), generator)
+        return self.head.sample(_step(self.actor, self.see(observations), memory), generator)
 
-    def best(self, observations: Tensor) -> Tensor:
+    def best(self, observations: Tensor, memory: Tensor | None = None) -> Tensor:
         """The likeliest action."""
-        return self.head.mode(self.actor(self.see(observations)))
+        return self.head.mode(_step(self.actor, self.see(observations), memory))
 
-    def value(self, observations: Tensor, states: Tensor | None = None) -> Tensor:
+    def value(
+        self, observations: Tensor, states: Tensor | None = None, memory: Tensor | None = None
+    ) -> Tensor:
         """The expected discounted return, ``(...)``.
 
         A critic of the global state needs ``states``, ``(..., state_size)``: one for all agents,
         which are the second axis from the end of ``observations``.
         """
-        seen = self.see(observations)
-        if states is not None:
-            seen = torch.cat([seen, states.unsqueeze(-2).expand(*seen.shape[:-1], -1)], -1)
-        values: Tensor = self.critic(seen)
-        return values.squeeze(-1)
+        return _step(self.critic, self._see_all(observations, states), memory).squeeze(-1)
 
     def log_prob_and_entropy(self, observations: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of ``action``, and the policy's entropy."""
         return self.head.log_prob_and_entropy(self.actor(self.see(observations)), action)
+
+    def review(
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        keep: Tensor,
+        memory: Tensor,
+        states: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probabilities, entropies and values of whole sequences, ``(rows, T, agents)`` each.
+
+        Args:
+            observations: ``(rows, T, agents, obs_size)``.
+            actions: ``(rows, T, agents, ...)``.
+            keep: bool ``(rows, T, agents)``; where false, memory is lost before that step.
+            memory: ``(rows, agents, 2, width)``, before the first step; left as it is.
+            states: ``(rows, T, state_size)``, for a critic that sees them.
+        """
+        outputs = self.actor(self.see(observations), keep, memory[..., 0, :])
+        values: Tensor = self.critic(self._see_all(observations, states), keep, memory[..., 1, :])
+        return *self.head.log_prob_and_entropy(outputs, actions), values.squeeze(-1)
+
+
+def _step(tower: nn.Module, inputs: Tensor, memory: Tensor | None) -> Tensor:
+    if memory is None:
+        outputs: Tensor = tower(inputs)
+        return outputs
+    assert isinstance(tower, Recurrent)
+    outputs, after = tower.step(inputs, memory)
+    memory.copy_(after)
+    return outputs
 
 
 def _head(space: spaces.Space[Any]) -> CategoricalHead | MultiCategoricalHead | GaussianHead:

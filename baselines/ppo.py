@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class Batch:
 
     Those of agents that had left the game have weight 0 and count for nothing, all others 1. With
     global states, a row is one of these and holds a sample of each agent: ``(rows, agents, ...)``.
+    With memories, a row is an environment's whole rollout: ``(rows, horizon, agents, ...)``.
     """
 
     observations: Tensor
@@ -63,6 +64,8 @@ class Batch:
     returns: Tensor
     weights: Tensor
     states: Tensor | None = None
+    keep: Tensor | None = None
+    memory: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Batch:
         chosen = {n: x.index_select(0, rows) for n, x in vars(self).items() if x is not None}
@@ -71,13 +74,12 @@ class Batch:
 
 def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor, Tensor]:
     """The loss to descend, and ``METRICS``, means over the samples that count, as one tensor."""
-    log_probs, entropy = network.log_prob_and_entropy(batch.observations, batch.actions)
+    log_probs, entropy, values = review(network, batch)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages)
 
-    values = network.value(batch.observations, batch.states)
     value_loss = (values - batch.returns).square()
     if config.value_clip is not None:
         moved = (values - batch.values).clamp(-config.value_clip, config.value_clip)
@@ -92,6 +94,16 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
     return total, means.detach()
 
 
+def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities, entropies and values that the network now gives to the samples."""
+    if batch.memory is not None and batch.keep is not None:
+        return network.review(
+            batch.observations, batch.actions, batch.keep, batch.memory, batch.states
+        )
+    log_probs, entropy = network.log_prob_and_entropy(batch.observations, batch.actions)
+    return log_probs, entropy, network.value(batch.observations, batch.states)
+
+
 class Learner:
     """One group of agents: its buffers in the environment, its network and its rollout."""
 
@@ -104,6 +116,7 @@ class Learner:
             self.network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
         )
         self.rollout = Rollout(config.horizon, group, self.network)
+        self.memory = self.network.new_memory(*group.rewards.shape)
         self.reward_scale: RewardScale | None = None
         if config.scale_rewards:
             self.reward_scale = RewardScale(tuple(group.rewards.shape), config.gamma).to(device)
@@ -127,21 +140,22 @@ class Learner:
         gone = self.rollout.terminated[t].unsqueeze(-1)
         return self.network.see(self.rollout.final_observations[t].masked_fill(gone, 0))
 
-    def value(self, t: int) -> Tensor:
+    def value(self, t: int, memory: Tensor | None) -> Tensor:
         """Values of what the group was seen to see before step ``t``."""
         rollout = self.rollout
         states = None if rollout.shared is None else rollout.shared.states[t]
-        return self.network.value(rollout.observations[t], states)
+        return self.network.value(rollout.observations[t], states, memory)
 
     def act(self, t: int, generator: torch.Generator) -> None:
         """Write the group's actions where the environment reads them, and note them."""
         rollout, network = self.rollout, self.network
         rollout.active[t] = self.group.active
         observations = rollout.observations[t]
-        actions, log_probs = network.act(observations, generator)
+        actors, critics = self.remember(t)
+        actions, log_probs = network.act(observations, generator, actors)
         rollout.actions[t] = actions
         rollout.log_probs[t] = log_probs
-        rollout.values[t] = self.value(t)
+        rollout.values[t] = self.value(t, critics)
         self.group.actions.copy_(network.head.to_env(actions))
 
     def record(self, t: int, done: Tensor, counted: Tensor) -> None:
@@ -154,6 +168,26 @@ class Learner:
         rollout.done[t] = done
         returns = group.last_returns.mean(1, dtype=torch.float64)
         self.return_sum += torch.where(counted, returns, 0.0).sum()
+
+    def remember(self, t: int) -> tuple[Tensor | None, Tensor | None]:
+        """The memories of actors and critics before step ``t``, to be changed by it."""
+        memory, rollout = self.memory, self.rollout
+        if memory is None or rollout.memory is None:
+            return None, None
+        memory.mul_(self.group.active[..., None, None])
+        if t == 0:
+            rollout.memory.copy_(memory)
+        return memory[..., 0, :], memory[..., 1, :]
+
+    def settle(self, t: int) -> None:
+        """After step ``t``, value what episodes ended with, and forget them."""
+        rollout, memory = self.rollout, self.memory
+        if memory is not None:
+            states = None if rollout.shared is None else rollout.shared.final_states[t]
+            rollout.final_values[t] = self.network.value(
+                rollout.final_observations[t], states, memory[..., 1, :].clone()
+            )
+            memory.masked_fill_(rollout.done[t].reshape(-1, 1, 1, 1), 0)
 
     def measure_rewards(self) -> None:
         """Let the scale of the rewards follow the full rollout."""
@@ -174,7 +208,8 @@ class Learner:
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
         rollout, config, scale = self.rollout, self.config, self.reward_scale
-        rollout.values[-1] = self.value(config.horizon)
+        critics = None if self.memory is None else self.memory[..., 1, :].clone()
+        rollout.values[-1] = self.value(config.horizon, critics)
         values = rollout.values[:-1]
         advantage = advantages(
             rollout.rewards if scale is None else scale.scale(rollout.rewards),
@@ -189,9 +224,17 @@ class Learner:
             rollout.observations[:-1], rollout.actions, rollout.log_probs, values,
             normalise(advantage, rollout.active), advantage + values, rollout.active.float(),
         )  # fmt: skip
-        if rollout.shared is None:
+        states = None if rollout.shared is None else rollout.shared.states[:-1]
+        if rollout.memory is not None:
+            return replace(
+                Batch(*(tensor.transpose(0, 1) for tensor in rows)),
+                states=None if states is None else states.transpose(0, 1),
+                keep=rollout.keep().transpose(0, 1),
+                memory=rollout.memory,
+            )
+        if states is None:
             return Batch(*(tensor.flatten(0, 2) for tensor in rows))
-        return Batch(*(tensor.flatten(0, 1) for tensor in (*rows, rollout.shared.states[:-1])))
+        return Batch(*(tensor.flatten(0, 1) for tensor in (*rows, states)))
 
     def learn(self, batch: Batch, config: PPOConfig, generator: torch.Generator) -> Tensor:
         """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps.
@@ -302,6 +345,8 @@ class Trainer:
         if self.states is not None:
             seen = [learner.finally_seen(t) for learner in self.learners.values()]
             self.states.note_final(t, seen)
+        for learner in self.learners.values():
+            learner.settle(t)
 
     @torch.inference_mode()
     def collect(self) -> Tensor:
@@ -379,6 +424,7 @@ class Trainer:
                 name: {
                     "network": learner.network.state_dict(),
                     "optimizer": learner.optimizer.state_dict(),
+                    "memory": learner.memory,
                     "reward_scale": None if (s := learner.reward_scale) is None else s.state_dict(),
                 }
                 for name, learner in self.learners.items()
@@ -395,6 +441,8 @@ class Trainer:
         for name, saved in state["learners"].items():
             self.learners[name].network.load_state_dict(saved["network"])
             self.learners[name].optimizer.load_state_dict(saved["optimizer"])
+            if (memory := self.learners[name].memory) is not None:
+                memory.copy_(saved["memory"])
             if (scale := self.learners[name].reward_scale) is not None:
                 scale.load_state_dict(saved["reward_scale"])
 

@@ -49,6 +49,7 @@ class Rollout:
 
     def __init__(self, horizon: int, group: GroupBuffers, network: ActorCritic) -> None:
         self.shared: States | None = None
+        self.memory: Tensor | None = network.new_memory(*group.rewards.shape)  # before step 0
         lanes = tuple(group.rewards.shape)
         device, head = group.rewards.device, network.head
 
@@ -66,6 +67,16 @@ class Rollout:
         self.terminated = store(horizon, *lanes, dtype=torch.bool)
         self.truncated = store(horizon, *lanes, dtype=torch.bool)
         self.done = store(horizon, lanes[0], dtype=torch.bool)  # the environment began anew
+        if self.memory is not None:
+            self.final_values = store(horizon, *lanes)  # of final_observations
+
+    def keep(self) -> Tensor:
+        """Where memory lives through to a step: not into a new episode, nor after an agent left.
+
+        Of what was before step 0 only those who left are known here; see ``Learner.settle``.
+        """
+        begins = torch.cat([torch.zeros_like(self.done[:1]), self.done[:-1]])
+        return self.active & ~begins.unsqueeze(-1)
 
     def ended(self) -> Tensor:
         """Where a step was the agent's last in its episode, for whatever reason."""
@@ -122,6 +133,8 @@ def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:
     comes from the final observation. Elsewhere it is the next step's.
     """
     values, done, shared = rollout.values[1:].clone(), rollout.done, rollout.shared
+    if rollout.memory is not None:  # there, the value had to be taken before all was forgotten
+        return torch.where(done.unsqueeze(-1), rollout.final_values, values)
     states = None if shared is None else shared.final_states[done]
     values[done] = network.value(rollout.final_observations[done], states)
     return values

@@ -73,12 +73,26 @@ def load_policy(
     shapes = [[(g.agents, g.obs_size, g.actions) for g in layout] for layout in layouts]
     if shapes[0] != shapes[1]:
         raise ValueError(f"{checkpoint}: with these parameters agents differ from the trained ones")
-    return partial(policy.act, deterministic=deterministic), trained
+    return Trained(policy, deterministic), trained
+
+
+class Trained:
+    """A trained policy that acts, and forgets at the start of an episode."""
+
+    def __init__(self, policy: Any, deterministic: bool) -> None:
+        self.reset: Callable[[], None] = policy.reset
+        self._act: Policy = partial(policy.act, deterministic=deterministic)
+
+    def __call__(self, observations: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Actions by agent."""
+        return self._act(observations)
 
 
 def episode(env: Any, policy: Policy, seed: int) -> Iterator[dict[str, float]]:
     """Play an episode, and give each agent's return so far after the reset and after each step."""
     observations, _ = env.reset(seed=seed)
+    if isinstance(policy, Trained):
+        policy.reset()
     returns = dict.fromkeys(env.possible_agents, 0.0)
     yield returns
     while env.agents:

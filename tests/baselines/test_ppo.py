@@ -669,7 +669,7 @@ def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
         {"checkpoint_interval": 0}, {"threads": 0},
         {"anneal": 1}, {"progress": "no"}, {"entropy_coef_end": -0.1},
         {"entropy_coef_end": math.nan}, {"normalize_observations": 1}, {"scale_rewards": None},
-        {"central_critic": "yes"}, {"separate": 0},
+        {"central_critic": "yes"}, {"separate": 0}, {"recurrent": 1},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
@@ -680,6 +680,13 @@ def test_a_bad_value_is_named(changes: dict[str, Any]) -> None:
     message = str(caught.value)
     assert message.startswith(f"{name}={value!r}: expected ")
     assert "\n" not in message
+
+
+def test_what_a_memory_needs_is_named() -> None:
+    for changes, name in (({"hidden": ()}, "hidden"), ({"minibatches": 17}, "minibatches")):
+        small(**changes)
+        with pytest.raises(ValueError, match=f"^{name}=.*: expected .*recurrent"):
+            small(recurrent=True, **changes)
 
 
 def test_tuned_configs_are_found_by_name() -> None:

@@ -89,14 +89,22 @@ class Actor(nn.Module):
         actions: Tensor = self.net(observations)
         return actions.tanh()
 
-    def best(self, observations: Tensor) -> Tensor:
-        """The same: as other policies are asked for their likeliest action."""
+    # As other policies' networks are asked: for their likeliest action, for a sample and its
+    # log-probability, and for a memory, which this one has not.
+
+    def best(self, observations: Tensor, memory: None = None) -> Tensor:
+        """The same."""
         return self.forward(observations)
 
-    def act(self, observations: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The same, and its log-probability, 0: as other policies are asked for a sample."""
+    def act(
+        self, observations: Tensor, generator: torch.Generator, memory: None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The same, and its log-probability, 0."""
         actions = self.forward(observations)
         return actions, actions.new_zeros(actions.shape[:-1])
+
+    def new_memory(self, *lanes: int) -> None:
+        """None."""
 
 
 class Critics(nn.Module):

@@ -480,9 +480,11 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     from another's.
 
     Raises:
-        CheckpointError: the file is missing, broken or no checkpoint.
+        CheckpointError: the file is missing, broken or no checkpoint of PPO.
     """
     state = checkpoint.load(path)
+    if state.get("algorithm", "ppo") != "ppo":
+        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than PPO")
     config = PPOConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
     with _cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

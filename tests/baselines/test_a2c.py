@@ -177,6 +177,13 @@ def test_a_checkpoint_of_ppo_is_refused(tmp_path: Path) -> None:
         resume(path)
 
 
+def test_ppo_refuses_a_checkpoint_of_a2c(tmp_path: Path) -> None:
+    path = tmp_path / "a2c.pt"
+    train(SPREAD, small(total_steps=160, optimizer="adam", checkpoint=str(path)))
+    with pytest.raises(CheckpointError, match="another algorithm than PPO"):
+        ppo.resume(path)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -23,11 +23,12 @@ from typing import Any
 
 import torch
 
-from gpu_zoo.baselines import checkpoint, ppo
+from gpu_zoo.baselines import checkpoint, loop, ppo
 from gpu_zoo.baselines.a2c_config import A2CConfig
 from gpu_zoo.baselines.evaluation import Policy, evaluate
+from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.baselines.ppo import TrainResult, Update
+from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = ["A2CConfig", "Policy", "TrainResult", "Update", "evaluate", "resume", "train"]
@@ -86,7 +87,7 @@ def train(
         ValueError: a parameter out of range.
     """
     config = A2CConfig() if config is None else config
-    with ppo._cpu_threads(config.threads):
+    with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
 
@@ -102,7 +103,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     if state.get("algorithm") != "a2c":
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than A2C")
     config = A2CConfig(**{**state["a2c"], "device": state["device"], "checkpoint": str(path)})
-    with ppo._cpu_threads(config.threads):
+    with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)
         return trainer.run(on_update)

@@ -22,8 +22,8 @@ WIDTHS: Check = (
 )
 
 
-def expect(config: Any, names: tuple[str, ...], check: Check) -> None:
-    """Check fields of a configuration.
+def expect(config: Any, names: tuple[str, ...], check: Check, *, optional: bool = False) -> None:
+    """Check fields of a configuration; ``optional`` ones may be None.
 
     Raises:
         ValueError: the value of one of ``names`` is of another type or out of range.
@@ -31,6 +31,8 @@ def expect(config: Any, names: tuple[str, ...], check: Check) -> None:
     kind, what, holds = check
     for name in names:
         value = getattr(config, name)
+        if optional and value is None:
+            continue
         right = isinstance(value, (int, float) if kind is float else kind)
         if not right or (isinstance(value, bool) and kind is not bool) or not holds(value):
-            raise ValueError(f"{name}={value!r}: expected {what}")
+            raise ValueError(f"{name}={value!r}: expected {what}{', or None' * optional}")

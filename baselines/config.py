@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gpu_zoo
+from gpu_zoo.baselines import checks
+from gpu_zoo.baselines.checks import expect
 
 CONFIGS = Path(__file__).parent / "configs"
 
@@ -99,34 +99,22 @@ class PPOConfig:
         if isinstance(self.hidden, list):  # as JSON has it
             object.__setattr__(self, "hidden", tuple(self.hidden))
         counts = ("total_steps", "num_envs", "horizon", "epochs", "minibatches", "threads")
-        for name in (*counts, "checkpoint_interval"):
-            self._expect(name, int, "an int of at least 1", lambda v: v >= 1)
-        self._expect("seed", int, "an int, 0 <= seed < 2**31", lambda v: 0 <= v < 2**31)
-        for name in ("learning_rate", "clip", "max_grad_norm"):
-            self._expect(name, float, "a number above 0", lambda v: 0 < v < math.inf)
-        for name in ("entropy_coef", "value_coef"):
-            self._expect(name, float, "a number of at least 0", lambda v: 0 <= v < math.inf)
-        for name in ("gamma", "gae_lambda"):
-            self._expect(name, float, "a number from 0 to 1", lambda v: 0 <= v <= 1)
-        if self.entropy_coef_end is not None:
-            what = "a number of at least 0, or None"
-            self._expect("entropy_coef_end", float, what, lambda v: 0 <= v < math.inf)
-        for name in ("value_clip", "target_kl"):
-            if getattr(self, name) is not None:
-                self._expect(name, float, "a number above 0, or None", lambda v: 0 < v < math.inf)
+        expect(self, (*counts, "checkpoint_interval"), checks.COUNT)
+        expect(self, ("seed",), checks.SEED)
+        expect(self, ("learning_rate", "clip", "max_grad_norm"), checks.ABOVE_ZERO)
+        expect(self, ("entropy_coef", "value_coef"), checks.NOT_NEGATIVE)
+        expect(self, ("gamma", "gae_lambda"), checks.SHARE)
+        expect(self, ("entropy_coef_end",), checks.NOT_NEGATIVE, optional=True)
+        expect(self, ("value_clip", "target_kl"), checks.ABOVE_ZERO, optional=True)
         networks = ("normalize_observations", "recurrent", "separate", "central_critic")
-        for name in ("anneal", "stagger", "progress", "scale_rewards", *networks):
-            self._expect(name, bool, "True or False", lambda v: True)
-        self._expect(
-            "hidden", tuple, "a tuple of ints of at least 1",
-            lambda v: all(isinstance(width, int) and width >= 1 for width in v),
-        )  # fmt: skip
+        expect(self, ("anneal", "stagger", "progress", "scale_rewards", *networks), checks.FLAG)
+        expect(self, ("hidden",), checks.WIDTHS)
         limit, of = self.num_envs * self.horizon, "num_envs * horizon"
         if self.recurrent:
             limit, of = self.num_envs, "num_envs (recurrent)"
             what = "at least one width, as recurrent is set"
-            self._expect("hidden", tuple, what, lambda v: len(v) > 0)
-        self._expect("minibatches", int, f"at most {of} = {limit}", lambda v: v <= limit)
+            expect(self, ("hidden",), (tuple, what, lambda v: len(v) > 0))
+        expect(self, ("minibatches",), (int, f"at most {of} = {limit}", lambda v: v <= limit))
 
     def after(self, progress: float) -> PPOConfig:
         """The configuration with what its schedules make of it after a share of the run."""
@@ -136,12 +124,6 @@ class PPOConfig:
         if end is not None:
             entropy = entropy + (end - entropy) * progress
         return replace(self, learning_rate=rate, entropy_coef=entropy)
-
-    def _expect(self, name: str, kind: type, what: str, holds: Callable[[Any], bool]) -> None:
-        value = getattr(self, name)
-        right = isinstance(value, (int, float) if kind is float else kind)
-        if not right or (isinstance(value, bool) and kind is not bool) or not holds(value):
-            raise ValueError(f"{name}={value!r}: expected {what}")
 
 
 def default_config(env_id: str, **changes: Any) -> PPOConfig:

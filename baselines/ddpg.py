@@ -37,7 +37,8 @@ from gpu_zoo.baselines.deterministic import (
     make_actors,
 )
 from gpu_zoo.baselines.evaluation import evaluate
-from gpu_zoo.baselines.ppo import TrainResult, Update, _cpu_threads
+from gpu_zoo.baselines.loop import Update
+from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.baselines.replay import Replay, Transitions, next_observations
 from gpu_zoo.vector import GroupBuffers
 
@@ -313,7 +314,7 @@ def train(
         ValueError: a parameter out of range, or a replay too small for one step.
     """
     config = DDPGConfig() if config is None else config
-    with _cpu_threads(config.threads):
+    with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
 
@@ -327,7 +328,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     """
     state = load_checkpoint(path)
     config = DDPGConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
-    with _cpu_threads(config.threads):
+    with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)
         return trainer.run(on_update)

@@ -14,11 +14,8 @@ Hyper-parameters are in config.py, storage and advantages in rollout.py.
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +23,11 @@ import torch
 from torch import Tensor, nn
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines import checkpoint, loop
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.groups import split
-from gpu_zoo.baselines.logger import Logger
+from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.rollout import Rollout, States, advantages, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
@@ -262,28 +259,6 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class Update:
-    """One iteration: ``horizon`` steps of all environments, then learning from them.
-
-    Attributes:
-        index: iterations so far, this one included.
-        env_steps: environment steps so far.
-        episodes: how many ended in this iteration, those with a staggered start not counted.
-        returns: by group, their mean return, itself a mean over the group's agents; empty if no
-            episode ended. By agent, if each has a network of its own.
-        losses: means over the gradient steps, named ``<group>/<metric>``, or by agent.
-        seconds: since the run began, stops not counted.
-    """
-
-    index: int
-    env_steps: int
-    episodes: int
-    returns: dict[str, float]
-    losses: dict[str, float]
-    seconds: float = field(compare=False)
-
-
-@dataclass(frozen=True)
 class TrainResult:
     """What :func:`train` returns.
 
@@ -388,26 +363,16 @@ class Trainer:
 
     def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
         """Iterate to the end of the run, saving now and then."""
-        config, a_step = self.config, self.config.num_envs * self.config.horizon
-        updates = math.ceil(config.total_steps / a_step)
-        before = self.curve[-1].seconds if self.curve else 0.0
-        begun = time.perf_counter()
-        start = len(self.curve) * a_step
-        with Logger(updates * a_step, start, config.progress, config.log_dir) as logger:
-            while len(self.curve) < updates:
-                index = len(self.curve) + 1
-                measured = self.iterate(updates)
-                seconds = before + time.perf_counter() - begun
-                update = Update(index, index * a_step, *measured, seconds)
-                self.curve.append(update)
-                logger.log(update.env_steps, update.returns, update.losses)
-                due = index % config.checkpoint_interval == 0 or index == updates
-                if config.checkpoint and due:
-                    checkpoint.save(config.checkpoint, self.state_dict())
-                if on_update is not None:
-                    on_update(update)
+        updates = loop.iterations(self.config)
+
+        def save(path: str) -> None:
+            checkpoint.save(path, self.state_dict())
+
+        loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
         networks = {name: learner.network for name, learner in self.learners.items()}
-        return TrainResult(Policy(self.env_id, self.env_params, networks, config.seed), self.curve)
+        return TrainResult(
+            Policy(self.env_id, self.env_params, networks, self.config.seed), self.curve
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""
@@ -469,7 +434,7 @@ def train(
         ValueError: a parameter out of range.
     """
     config = default_config(env_id) if config is None else config
-    with _cpu_threads(config.threads):
+    with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
 
@@ -486,17 +451,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     if state.get("algorithm", "ppo") != "ppo":
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than PPO")
     config = PPOConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
-    with _cpu_threads(config.threads):
+    with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)
         return trainer.run(on_update)
-
-
-@contextmanager
-def _cpu_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

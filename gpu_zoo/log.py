@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from gpu_zoo.backends import ALIGNMENT, Operation
 from gpu_zoo.buffers import Buffer
 from gpu_zoo.errors import ClosedEnvironmentError, ResetNeeded
-from gpu_zoo.render.screen import to_numpy
+from gpu_zoo.memory import to_numpy
 from gpu_zoo.trajectory import Trajectory
 from gpu_zoo.vector import VectorEnv
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_zoo.backends import ALIGNMENT, Backend
 from gpu_zoo.buffers import Buffer
@@ -84,3 +85,12 @@ def copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     return value.clone() if hasattr(value, "clone") else value.copy()
+
+
+def to_numpy(value: Any) -> npt.NDArray[Any]:
+    """A NumPy array of a NumPy, CuPy or torch array; on the CPU over the same memory."""
+    if hasattr(value, "cpu"):  # torch's
+        value = value.cpu()
+    elif hasattr(value, "get"):  # CuPy's
+        value = value.get()
+    return np.asarray(value)

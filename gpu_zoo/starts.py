@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpu_zoo.memory import to_numpy
 from gpu_zoo.prelude import Program
 from gpu_zoo.spec import Param
 
@@ -94,12 +95,9 @@ def to_host(name: str, value: Any) -> npt.NDArray[Any]:
     Raises:
         TypeError: what NumPy makes no array of numbers of; ``name`` is for the message.
     """
-    if hasattr(value, "get") and not isinstance(value, Mapping):
-        value = value.get()
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
+    if hasattr(value, "detach"):  # a tensor that is part of a gradient
+        value = value.detach()
     try:
-        array = np.asarray(value)
+        return np.asarray(value) if isinstance(value, Mapping) else to_numpy(value)
     except ValueError:
         raise TypeError(f"{name}: {value!r}, expected an array of numbers") from None
-    return array

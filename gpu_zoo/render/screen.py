@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_zoo.errors import MissingDependency
+from gpu_zoo.memory import to_numpy
 from gpu_zoo.spec import EnvSpec, Value
 
 if TYPE_CHECKING:
@@ -151,15 +152,6 @@ def picture(env: VectorEnv, index: int) -> npt.NDArray[np.uint8]:
     pixels = Screen(env.spec, "rgb_array", 0).show(scene, scene, env.params)
     assert pixels is not None
     return pixels
-
-
-def to_numpy(value: Any) -> npt.NDArray[Any]:
-    """A NumPy array of a NumPy, CuPy or torch array; on the CPU over the same memory."""
-    if hasattr(value, "cpu"):  # torch's
-        value = value.cpu()
-    elif hasattr(value, "get"):  # CuPy's
-        value = value.get()
-    return np.asarray(value)
 
 
 def _resolve(render: str) -> Draw:

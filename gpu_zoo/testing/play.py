@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_zoo.memory import to_numpy
 from gpu_zoo.prelude import Features
 from gpu_zoo.spec import EnvSpec, Numerics
 from gpu_zoo.vector import VectorEnv
@@ -74,13 +75,6 @@ def give_own(env: VectorEnv, features: Features) -> None:
             name: to_numpy(state[name])[np.arange(3) % env.num_envs] for name in env._program.pooled
         }
         env.set_reset_pool(pool)
-
-
-def to_numpy(array: Any) -> Array:
-    """A NumPy array of a NumPy, CuPy or torch array; on the CPU over the same memory."""
-    if hasattr(array, "get"):
-        return np.asarray(array.get())
-    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
 
 
 def random_actions(env: VectorEnv, steps: int, seed: int = 0) -> Arrays:

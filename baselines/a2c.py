@@ -26,6 +26,7 @@ import torch
 from gpu_zoo.baselines import checkpoint, loop, ppo
 from gpu_zoo.baselines.a2c_config import A2CConfig
 from gpu_zoo.baselines.evaluation import Policy, evaluate
+from gpu_zoo.baselines.flat import clip_norm
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import TrainResult
@@ -41,8 +42,11 @@ class Learner(ppo.Learner):
         super().__init__(group, network, config.as_ppo())
         if config.optimizer == "rmsprop":
             rmsprop: Any = torch.optim.RMSprop(
-                self.network.parameters(), lr=config.learning_rate, alpha=0.99, eps=1e-5
+                [self.parameters], lr=config.learning_rate, alpha=0.99, eps=1e-5
             )
+            gradient = self.parameters.grad
+            assert gradient is not None
+            rmsprop.register_step_pre_hook(lambda *_: clip_norm(gradient, config.max_grad_norm))
             self.optimizer = rmsprop
 
     def prepare(self) -> ppo.Batch:

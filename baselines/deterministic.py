@@ -15,11 +15,12 @@ from torch import Tensor, nn
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.evaluation import Policy
+from gpu_zoo.baselines.fused import Perceptron
 
 
 def relu_mlp(
     inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
-) -> nn.Sequential:
+) -> Perceptron:
     """ReLU layers with orthogonal weights and zero biases; ``gain`` scales the last layer's.
 
     Not tanh, as PPO has: values here are in the rewards' own scale and may be large.
@@ -33,7 +34,7 @@ def relu_mlp(
         nn.init.orthogonal_(layer.weight, gain if last else math.sqrt(2), generator=generator)
         nn.init.zeros_(layer.bias)
         layers += [layer] if last else [layer, nn.ReLU()]
-    return nn.Sequential(*layers)
+    return Perceptron(*layers)
 
 
 class BoxHead(nn.Module):

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from gpu_zoo.baselines.fused import Perceptron
 from gpu_zoo.baselines.layers import linear, tanh_layers
 from gpu_zoo.baselines.recurrent import Recurrent
 from gpu_zoo.baselines.running import RunningMoments
@@ -20,10 +21,10 @@ from gpu_zoo.baselines.running import RunningMoments
 
 def mlp(
     inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
-) -> nn.Sequential:
+) -> Perceptron:
     """Tanh layers with orthogonal weights and zero biases; ``gain`` scales the last layer's."""
     layers = tanh_layers(inputs, hidden, math.sqrt(2), generator)
-    return nn.Sequential(*layers, linear((inputs, *hidden)[-1], outputs, gain, generator))
+    return Perceptron(*layers, linear((inputs, *hidden)[-1], outputs, gain, generator))
 
 
 class CategoricalHead(nn.Module):

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint, loop
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
+from gpu_zoo.baselines.flat import FlatAdam, flatten
+from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
@@ -109,9 +111,11 @@ class Learner:
         self.group = group
         self.config = config
         self.network = network.to(device)
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
+        self.parameters = flatten(self.network)
+        self.optimizer: torch.optim.Optimizer = FlatAdam(
+            self.parameters, config.learning_rate, config.max_grad_norm
         )
+        self.fused = fuse(self.network, self.parameters)
         self.rollout = Rollout(config.horizon, group, self.network)
         self.memory = self.network.new_memory(*group.rewards.shape)
         self.reward_scale: RewardScale | None = None
@@ -149,10 +153,14 @@ class Learner:
         rollout.active[t] = self.group.active
         observations = rollout.observations[t]
         actors, critics = self.remember(t)
-        actions, log_probs = network.act(observations, generator, actors)
+        if self.fused is not None:
+            actions, log_probs = self.fused.act(observations, generator)
+        else:
+            actions, log_probs = network.act(observations, generator, actors)
         rollout.actions[t] = actions
         rollout.log_probs[t] = log_probs
-        rollout.values[t] = self.value(t, critics)
+        if critics is not None:
+            rollout.values[t] = self.value(t, critics)
         self.group.actions.copy_(network.head.to_env(actions))
 
     def record(self, t: int, done: Tensor, counted: Tensor) -> None:
@@ -205,8 +213,11 @@ class Learner:
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
         rollout, config, scale = self.rollout, self.config, self.reward_scale
-        critics = None if self.memory is None else self.memory[..., 1, :].clone()
-        rollout.values[-1] = self.value(config.horizon, critics)
+        if self.memory is not None:
+            rollout.values[-1] = self.value(config.horizon, self.memory[..., 1, :].clone())
+        else:  # nothing had to be known any sooner, and all at once is less work
+            states = None if rollout.shared is None else rollout.shared.states
+            rollout.values.copy_(self.network.value(rollout.observations, states))
         values = rollout.values[:-1]
         advantage = advantages(
             rollout.rewards if scale is None else scale.scale(rollout.rewards),
@@ -238,21 +249,26 @@ class Learner:
 
         ``config`` is this iteration's, see :meth:`PPOConfig.after`.
         """
-        parameters = list(self.network.parameters())
         self.optimizer.param_groups[0]["lr"] = config.learning_rate
         history: list[Tensor] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
             for rows in order.chunk(config.minibatches):
-                total, metrics = loss(self.network, batch[rows], config)
-                self.optimizer.zero_grad()
-                total.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+                history.append(self.gradient(batch, rows, config))
                 self.optimizer.step()
-                history.append(metrics)
             if config.target_kl is not None and float(history[-1][3]) > config.target_kl:
                 break
         return torch.stack(history).mean(0)
+
+    def gradient(self, batch: Batch, rows: Tensor, config: PPOConfig) -> Tensor:
+        """Find the loss's gradient in some of the batch's rows; their ``METRICS``."""
+        if self.fused is not None:
+            return self.fused.gradient(batch, rows, config)
+        assert self.parameters.grad is not None
+        self.parameters.grad.zero_()
+        total, metrics = loss(self.network, batch[rows], config)
+        total.backward()  # type: ignore[no-untyped-call]
+        return metrics
 
 
 # The loop --------------------------------------------------------------------------------------

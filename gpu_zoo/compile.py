@@ -117,7 +117,18 @@ def flatten(program: Program) -> str:
     return program.flags() + text
 
 
-def _flatten_file(path: Path, program: Program, seen: set[Path], folders: tuple[Path, ...]) -> str:
+def flatten_file(path: Path) -> str:
+    """A file under ``kernels/`` that belongs to no environment, and all it includes, as one text.
+
+    Raises:
+        FileNotFoundError: an include that neither lies beside it nor under ``kernels/``.
+    """
+    return _flatten_file(path, None, set(), (path.parent, KERNELS))
+
+
+def _flatten_file(
+    path: Path, program: Program | None, seen: set[Path], folders: tuple[Path, ...]
+) -> str:
     # Names relative to the package keep the text, and so the cache key, free of machine paths.
     name = path.relative_to(KERNELS) if path.is_relative_to(KERNELS) else path
     lines = [f'#line 1 "{name}"']
@@ -127,7 +138,7 @@ def _flatten_file(path: Path, program: Program, seen: set[Path], folders: tuple[
             lines.append("")
         elif match is None:
             lines.append(line)
-        elif match[1] == "spec.cuh":
+        elif match[1] == "spec.cuh" and program is not None:
             lines += ['#line 1 "spec.cuh"', program.text().replace("#pragma once", "")]
             lines.append(f'#line {number + 1} "{name}"')
         else:

@@ -103,7 +103,7 @@ def test_one_step_a_rollout_of_the_optimizer_named() -> None:
     for name, kind in (("rmsprop", torch.optim.RMSprop), ("adam", torch.optim.Adam)):
         trainer = a2c.Trainer(SPREAD, small(optimizer=name), {})
         optimizer = trainer.learners["agent"].optimizer
-        assert type(optimizer) is kind
+        assert isinstance(optimizer, kind)
         curve = trainer.run(None).curve
         assert int(optimizer.state_dict()["state"][0]["step"]) == len(curve) == 5
         assert curve[-1].losses["agent/clip_fraction"] == 0

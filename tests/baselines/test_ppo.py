@@ -420,15 +420,15 @@ def test_learning_rate(anneal: bool) -> None:
 def test_entropy_coefficient(end: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the loss is called with, and that it weighs the entropy by it."""
     seen: list[float] = []
-    real = ppo.loss
+    real = ppo.Learner.gradient
 
-    def spy(network: Any, batch: Any, config: PPOConfig) -> Any:
-        total, metrics = real(network, batch, config)
+    def spy(learner: ppo.Learner, batch: Any, rows: Any, config: PPOConfig) -> Any:
+        total, metrics = ppo.loss(learner.network, batch[rows], config)
         policy, value, entropy = metrics[:3].tolist()
         seen.append((policy + 0.5 * value - total.item()) / entropy)
-        return total, metrics
+        return real(learner, batch, rows, config)
 
-    monkeypatch.setattr(ppo, "loss", spy)
+    monkeypatch.setattr(ppo.Learner, "gradient", spy)
     config = small(entropy_coef=0.1, entropy_coef_end=end, epochs=1, minibatches=1)
     curve = train(SPREAD, config).curve
     aim = 0.1 if end is None else end

@@ -28,10 +28,11 @@ from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.flat import FlatAdam, flatten
 from gpu_zoo.baselines.fused_ppo import fuse
+from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.baselines.rollout import Rollout, States, advantages, next_values, normalise
+from gpu_zoo.baselines.rollout import Rollout, States, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
 

@@ -83,36 +83,6 @@ class Rollout:
         return self.terminated | self.truncated | self.done.unsqueeze(-1)
 
 
-def advantages(
-    rewards: Tensor,
-    values: Tensor,
-    next_values: Tensor,
-    terminated: Tensor,
-    ended: Tensor,
-    gamma: float,
-    gae_lambda: float,
-) -> Tensor:
-    """Generalised advantage estimates, all tensors ``(T, ...)``.
-
-    Args:
-        rewards: of each step.
-        values: of the observation before the step.
-        next_values: of the observation the step led to, in the same episode.
-        terminated: the episode ended for good, so nothing of worth follows. The environment's
-            goes on if the agent has left it; its later steps are terminated, too.
-        ended: an episode's last step, for whatever reason; nothing flows back over it.
-        gamma: discount a step.
-        gae_lambda: decay of the sum over steps.
-    """
-    deltas = rewards + gamma * next_values.masked_fill(terminated, 0) - values
-    decay = gamma * gae_lambda * (~ended).to(deltas.dtype)
-    result = torch.empty_like(deltas)
-    following = torch.zeros_like(deltas[0])
-    for t in reversed(range(len(deltas))):
-        following = torch.addcmul(deltas[t], decay[t], following, out=result[t])
-    return result
-
-
 def normalise(advantages: Tensor, active: Tensor) -> Tensor:
     """Mean 0 and standard deviation 1 over the active samples, and 0 at all others.
 

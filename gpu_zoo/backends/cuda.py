@@ -8,6 +8,7 @@ CUDA graph.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,6 @@ class CudaBackend:
         self.device = device
         self._num_envs = num_envs
         self.load(program)
-        self._streams: dict[int, Any] = {}
         self._io: Any = None
 
     def wait(self) -> None:
@@ -162,19 +162,28 @@ class CudaBackend:
 
     def _current_stream(self) -> AbstractContextManager[Any]:
         """CuPy on the device, and on the stream that torch works on if torch owns the arrays."""
-        stack = ExitStack()
-        stack.enter_context(self._cupy.cuda.Device(self._index))
         if self._as_torch:
-            import torch
+            return on_torchs_stream(self._index)
+        return self._cupy.cuda.Device(self._index)  # type: ignore[no-any-return]
 
-            stream = torch.cuda.current_stream(self._index)
-            if stream.cuda_stream not in self._streams:
-                self._streams[stream.cuda_stream] = self._from_torch(stream)
-            stack.enter_context(self._streams[stream.cuda_stream])
-        return stack
 
-    def _from_torch(self, stream: Any) -> Any:
-        # from_external came with CuPy 14, which deprecates ExternalStream.
-        if hasattr(self._cupy.cuda.Stream, "from_external"):
-            return self._cupy.cuda.Stream.from_external(stream)
-        return self._cupy.cuda.ExternalStream(stream.cuda_stream, self._index)
+def on_torchs_stream(index: int) -> AbstractContextManager[Any]:
+    """Within it CuPy launches on device ``index``, on the stream that torch works on there."""
+    import cupy
+    import torch
+
+    stack = ExitStack()
+    stack.enter_context(cupy.cuda.Device(index))
+    stack.enter_context(_as_cupys(torch.cuda.current_stream(index).cuda_stream, index))
+    return stack
+
+
+@cache
+def _as_cupys(handle: int, index: int) -> Any:
+    import cupy
+    import torch
+
+    # from_external came with CuPy 14, which deprecates ExternalStream.
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(torch.cuda.ExternalStream(handle, index))
+    return cupy.cuda.ExternalStream(handle, index)

@@ -15,9 +15,10 @@ import torch
 
 import gpu_zoo
 from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import PPOConfig, evaluate, resume, train
-from gpu_zoo.baselines.rollout import advantages, normalise
+from gpu_zoo.baselines.rollout import normalise
 from gpu_zoo.registry import ENVIRONMENTS
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice
 

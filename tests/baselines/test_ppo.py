@@ -19,9 +19,9 @@ import gpu_zoo
 from gpu_zoo.baselines import checkpoint, evaluation, ppo
 from gpu_zoo.baselines.checkpoint import CheckpointError
 from gpu_zoo.baselines.config import CONFIGS
+from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, default_config, evaluate, resume, train
-from gpu_zoo.baselines.rollout import advantages
 
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
 SMALL: dict[str, Any] = {

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
-from gpu_zoo.baselines.rollout import advantages
 from gpu_zoo.baselines.running import RewardScale, RunningMoments
 
 SPREAD = "mpe/simple_spread_v3"

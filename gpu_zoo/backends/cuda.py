@@ -185,5 +185,6 @@ def _as_cupys(handle: int, index: int) -> Any:
 
     # from_external came with CuPy 14, which deprecates ExternalStream.
     if hasattr(cupy.cuda.Stream, "from_external"):
-        return cupy.cuda.Stream.from_external(torch.cuda.ExternalStream(handle, index))
+        theirs = torch.cuda.ExternalStream(handle, index)  # type: ignore[no-untyped-call]
+        return cupy.cuda.Stream.from_external(theirs)
     return cupy.cuda.ExternalStream(handle, index)

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from gpu_zoo.baselines import checkpoint, loop, ppo
+from gpu_zoo.baselines import checkpoint, distributed, loop, ppo
 from gpu_zoo.baselines.a2c_config import A2CConfig
 from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.flat import clip_norm
@@ -91,7 +91,7 @@ def train(
         ValueError: a parameter out of range.
     """
     config = A2CConfig() if config is None else config
-    with loop.cpu_threads(config.threads):
+    with distributed.joined(), loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
 
@@ -107,7 +107,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     if state.get("algorithm") != "a2c":
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than A2C")
     config = A2CConfig(**{**state["a2c"], "device": state["device"], "checkpoint": str(path)})
-    with loop.cpu_threads(config.threads):
+    with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)
         return trainer.run(on_update)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint, loop
+from gpu_zoo.baselines import checkpoint, distributed, loop
 from gpu_zoo.baselines.ddpg_config import DDPGConfig
 from gpu_zoo.baselines.deterministic import (
     Actor,
@@ -314,6 +314,7 @@ def train(
         ValueError: a parameter out of range, or a replay too small for one step.
     """
     config = DDPGConfig() if config is None else config
+    distributed.alone("ddpg")
     with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 

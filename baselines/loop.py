@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from gpu_zoo.baselines import distributed
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.ddpg_config import DDPGConfig
 from gpu_zoo.baselines.logger import Logger
@@ -64,7 +65,9 @@ def run(
     before = curve[-1].seconds if curve else 0.0
     begun = time.perf_counter()
     start = len(curve) * a_step
-    with Logger(updates * a_step, start, config.progress, config.log_dir) as logger:
+    first = distributed.rank() == 0
+    progress, log_dir = config.progress and first, config.log_dir if first else None
+    with Logger(updates * a_step, start, progress, log_dir) as logger:
         while len(curve) < updates:
             index = len(curve) + 1
             episodes, returns, losses = iterate()

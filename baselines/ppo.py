@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint, loop
+from gpu_zoo.backends import resolve_device
+from gpu_zoo.baselines import checkpoint, distributed, loop
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.flat import FlatAdam, flatten
@@ -208,8 +209,7 @@ class Learner:
         """
         rollout, moments = self.rollout, self.network.moments
         if moments is not None:  # step by step, as float64 takes twice the room
-            for observations, active in zip(rollout.observations[:-1], rollout.active, strict=True):
-                moments.merge(observations, active)
+            moments.merge_all(zip(rollout.observations[:-1], rollout.active, strict=True))
 
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
@@ -263,13 +263,22 @@ class Learner:
 
     def gradient(self, batch: Batch, rows: Tensor, config: PPOConfig) -> Tensor:
         """Find the loss's gradient in some of the batch's rows; their ``METRICS``."""
+        gradient = self.parameters.grad
+        assert gradient is not None
         if self.fused is not None:
-            return self.fused.gradient(batch, rows, config)
-        assert self.parameters.grad is not None
-        self.parameters.grad.zero_()
-        total, metrics = loss(self.network, batch[rows], config)
-        total.backward()  # type: ignore[no-untyped-call]
-        return metrics
+            metrics = self.fused.gradient(batch, rows, config)
+        else:
+            gradient.zero_()
+            descent, metrics = loss(self.network, batch[rows], config)
+            descent.backward()  # type: ignore[no-untyped-call]
+        if distributed.size() == 1:
+            return metrics
+        # Means over the samples of all processes, in one message.
+        count = batch.weights[rows].sum().reshape(1)
+        together = distributed.total(torch.cat([gradient * count, metrics * count, count]))
+        together /= together[-1].clamp(min=1)
+        gradient.copy_(together[: len(gradient)])
+        return together[len(gradient) : -1]
 
 
 # The loop --------------------------------------------------------------------------------------
@@ -293,8 +302,11 @@ class Trainer:
 
     def __init__(self, env_id: str, config: PPOConfig, env_params: Mapping[str, Any]) -> None:
         self.env_id, self.config, self.env_params = env_id, config, dict(env_params)
+        num_envs = distributed.share(config.num_envs, "num_envs")
+        self.device = resolve_device(config.device)
+        own_device = distributed.local_device(self.device)
         self.env = gpu_zoo.make_vec(
-            env_id, config.num_envs, device=config.device, array="torch", **env_params
+            env_id, num_envs, device=own_device, array="torch", **env_params
         )
         networks = make_networks(env_id, env_params, config.hidden, config.seed, vars(config))
         groups = split(self.env.group) if config.separate else self.env.group
@@ -305,9 +317,11 @@ class Trainer:
         if config.central_critic:
             self.states = States([learner.rollout for learner in self.learners.values()])
         device = next(iter(self.env.group.values())).rewards.device
-        self.generator = torch.Generator(device).manual_seed(config.seed)
-        self.env.reset(seed=config.seed * config.num_envs)  # no two seeds share an environment
-        self.whole = torch.full((config.num_envs,), not config.stagger, device=device)
+        rank = distributed.rank()
+        self.generator = torch.Generator(device).manual_seed(distributed.own_seed(config.seed))
+        # No two seeds share an environment, nor do two processes.
+        self.env.reset(seed=config.seed * config.num_envs + rank * num_envs)
+        self.whole = torch.full((num_envs,), not config.stagger, device=device)
         if config.stagger:
             self._stagger()
         self.curve: list[Update] = []
@@ -320,7 +334,8 @@ class Trainer:
         """
         steps = self.env.get_state()["steps"]
         limit = int(self.env.params[self.env.spec.time_limit] or 1)
-        spread = torch.arange(len(steps), device=steps.device) * limit // len(steps)
+        number = torch.arange(len(steps), device=steps.device) + distributed.rank() * len(steps)
+        spread = number * limit // self.config.num_envs
         self.env.set_state({"steps": spread.to(steps.dtype)})
 
     def look(self, t: int) -> None:
@@ -365,25 +380,29 @@ class Trainer:
         """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
         config = self.config.after(len(self.curve) / updates)
         episodes = self.collect()
-        metrics = [episodes.unsqueeze(0)]
+        returns, metrics = [episodes], []
         for learner in self.learners.values():
             with torch.no_grad():
                 batch = learner.prepare()
             losses = learner.learn(batch, config, self.generator)
             learner.measure_observations()
-            metrics += [learner.return_sum.unsqueeze(0), losses.double()]
-        count, *rest = torch.cat(metrics).tolist()
-        names = [f"{group}/{m}" for group in self.learners for m in ("return", *METRICS)]
-        values = dict(zip(names, rest, strict=True))
-        sums = {group: values.pop(f"{group}/return") for group in self.learners}
-        return int(count), {g: s / count for g, s in sums.items() if count}, values
+            returns.append(learner.return_sum)
+            metrics.append(losses.double())
+        sums = distributed.total(torch.stack(returns))
+        count, *numbers = torch.cat([sums, *metrics]).tolist()
+        of_groups, of_metrics = numbers[: len(self.learners)], numbers[len(self.learners) :]
+        means = {g: s / count for g, s in zip(self.learners, of_groups, strict=True) if count}
+        names = [f"{group}/{metric}" for group in self.learners for metric in METRICS]
+        return int(count), means, dict(zip(names, of_metrics, strict=True))
 
     def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
         """Iterate to the end of the run, saving now and then."""
         updates = loop.iterations(self.config)
 
         def save(path: str) -> None:
-            checkpoint.save(path, self.state_dict())
+            state = self.state_dict()  # of all processes
+            if distributed.rank() == 0:
+                checkpoint.save(path, state)
 
         loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
         networks = {name: learner.network for name, learner in self.learners.items()}
@@ -393,40 +412,62 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""
+        own, *others = distributed.gathered(self._own_state()) or [{}]
         return {
             "env_id": self.env_id,
             "env_params": self.env_params,
-            "device": self.env.device,
+            "device": self.device,
             "config": asdict(self.config),
             "curve": [asdict(update) for update in self.curve],
-            "env": self.env.get_state(),
-            "whole": self.whole,
-            "generator": self.generator.get_state(),
             "learners": {
                 name: {
                     "network": learner.network.state_dict(),
                     "optimizer": learner.optimizer.state_dict(),
-                    "memory": learner.memory,
-                    "reward_scale": None if (s := learner.reward_scale) is None else s.state_dict(),
                 }
                 for name, learner in self.learners.items()
+            },
+            **own,
+            "others": others,
+        }
+
+    def _own_state(self) -> dict[str, Any]:
+        """Of all that, what differs between processes."""
+        return {
+            "env": self.env.get_state(),
+            "whole": self.whole,
+            "generator": self.generator.get_state(),
+            "memories": {name: learner.memory for name, learner in self.learners.items()},
+            "reward_scales": {
+                name: learner.reward_scale.state_dict()
+                for name, learner in self.learners.items()
+                if learner.reward_scale is not None
             },
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`state_dict` gave."""
+        """Put back what :meth:`state_dict` gave.
+
+        Raises:
+            CheckpointError: it is the state of another number of processes.
+        """
+        everyone = [state, *state["others"]]
+        if len(everyone) != distributed.size():
+            raise checkpoint.CheckpointError(
+                f"a run of {len(everyone)} processes: expected as many, not {distributed.size()}"
+            )
+        own = everyone[distributed.rank()]
         self.curve = [Update(**update) for update in state["curve"]]
         device = self.whole.device
-        self.env.set_state({name: value.to(device) for name, value in state["env"].items()})
-        self.whole.copy_(state["whole"])
-        self.generator.set_state(state["generator"])
-        for name, saved in state["learners"].items():
-            self.learners[name].network.load_state_dict(saved["network"])
-            self.learners[name].optimizer.load_state_dict(saved["optimizer"])
-            if (memory := self.learners[name].memory) is not None:
-                memory.copy_(saved["memory"])
-            if (scale := self.learners[name].reward_scale) is not None:
-                scale.load_state_dict(saved["reward_scale"])
+        self.env.set_state({name: value.to(device) for name, value in own["env"].items()})
+        self.whole.copy_(own["whole"])
+        self.generator.set_state(own["generator"])
+        for name, learner in self.learners.items():
+            learner.network.load_state_dict(state["learners"][name]["network"])
+            learner.optimizer.load_state_dict(state["learners"][name]["optimizer"])
+            if learner.memory is not None:
+                learner.memory.copy_(own["memories"][name])
+            if learner.reward_scale is not None:
+                learner.reward_scale.load_state_dict(own["reward_scales"][name])
 
 
 def train(
@@ -451,7 +492,7 @@ def train(
         ValueError: a parameter out of range.
     """
     config = default_config(env_id) if config is None else config
-    with loop.cpu_threads(config.threads):
+    with distributed.joined(), loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
 
@@ -468,7 +509,15 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     if state.get("algorithm", "ppo") != "ppo":
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than PPO")
     config = PPOConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
-    with loop.cpu_threads(config.threads):
+    with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)
         return trainer.run(on_update)
+
+
+if __name__ == "__main__":  # as torchrun calls it
+    import sys
+
+    from gpu_zoo.cli import main
+
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gpu_zoo.baselines.distributed import total
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.vector import GroupBuffers
 
@@ -84,16 +85,17 @@ class Rollout:
 
 
 def normalise(advantages: Tensor, active: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1 over the active samples, and 0 at all others.
+    """Mean 0 and standard deviation 1 over the active samples of all processes, and 0 elsewhere.
 
-    The others take the place of the mean, which adds nothing to the sum of squares. So shapes are
-    static and no count goes to the host; where all are active, it is the plain formula.
+    Sums take the active samples only, so that shapes are static and no count goes to the host.
     """
-    count = active.sum()
-    mean = advantages.masked_fill(~active, 0).sum() / count.clamp(min=1)
-    filled = torch.where(active, advantages, mean)
-    share = (count - 1).clamp(min=1) / (active.numel() - 1)  # exactly 1 where all are active
-    return (filled - mean) / (filled.std() / share.sqrt() + 1e-8)
+    counted = advantages.masked_fill(~active, 0).double()
+    count, added = total(torch.stack([active.sum().double(), counted.sum()]))
+    mean = added / count.clamp(min=1)
+    difference = (counted - mean).masked_fill(~active, 0)
+    variance = total(difference.square().sum()) / (count - 1).clamp(min=1)
+    result: Tensor = difference / (variance.sqrt() + 1e-8)
+    return result.to(advantages.dtype)
 
 
 def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:

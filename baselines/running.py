@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import torch
 from torch import Tensor, nn
+
+from gpu_zoo.baselines.distributed import total
 
 LIMIT = 10.0  # standardised numbers are cut here: an outlier of the first minutes teaches nothing
 EPSILON = 1e-8
@@ -36,10 +40,23 @@ class RunningMoments(nn.Module):
         rows = rows.reshape(len(weights), -1).double()
         count = weights.sum()
         mean = (rows * weights).sum(0) / count.clamp(min=1)
-        squares = ((rows - mean).square() * weights).sum(0)
-        difference, total = mean - self.mean, (self.count + count).clamp(min=1)
-        self.mean += difference * count / total
-        self.squares += squares + difference.square() * self.count * count / total
+        self._add(count, mean, ((rows - mean).square() * weights).sum(0))
+
+    @torch.no_grad()
+    def merge_all(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Add several batches, and those that the other processes give."""
+        ours = RunningMoments(len(self.mean)).to(self.mean.device)
+        for rows, active in batches:
+            ours.merge(rows, active)
+        sums = total(torch.cat([ours.count.reshape(1), ours.count * ours.mean]))
+        count, mean = sums[0], sums[1:] / sums[0].clamp(min=1)
+        apart = ours.squares + ours.count * (ours.mean - mean).square()
+        self._add(count, mean, total(apart))
+
+    def _add(self, count: Tensor, mean: Tensor, squares: Tensor) -> None:
+        difference, together = mean - self.mean, (self.count + count).clamp(min=1)
+        self.mean += difference * count / together
+        self.squares += squares + difference.square() * self.count * count / together
         self.count += count
 
     def variance(self) -> Tensor:
@@ -75,9 +92,14 @@ class RewardScale(nn.Module):
     @torch.no_grad()
     def merge(self, rewards: Tensor, ended: Tensor, active: Tensor) -> None:
         """Go on with a rollout, all ``(T, *lanes)``; each episode's return begins at 0."""
+        self.moments.merge_all(self._follow(rewards, ended, active))
+
+    def _follow(
+        self, rewards: Tensor, ended: Tensor, active: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         for reward, over, present in zip(rewards, ended, active, strict=True):
             self.returns.mul_(self.gamma).add_(reward)
-            self.moments.merge(self.returns.unsqueeze(-1), present)
+            yield self.returns.unsqueeze(-1), present
             self.returns.masked_fill_(over, 0)
 
     def scale(self, rewards: Tensor) -> Tensor:

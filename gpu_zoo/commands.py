@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -262,6 +263,7 @@ def _train(
             raise UserError(f"train needs {module}: pip install 'gpu-zoo[train]'")
     from gpu_zoo.backends import resolve_device
     from gpu_zoo.baselines import checkpoint
+    from gpu_zoo.baselines.distributed import WorkerLost
 
     places: dict[str, Any]
     if resume is not None:
@@ -285,9 +287,18 @@ def _train(
                 make_actors(entry.id, values, config.hidden, config.seed)
     with user_errors("--"):
         resolve_device(places["device"])
-    print(f"checkpoint: {places['checkpoint']}\nlogs: tensorboard --logdir {places['log_dir']}")
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
+    if first:
+        logs = f"logs: tensorboard --logdir {places['log_dir']}"
+        print(f"checkpoint: {places['checkpoint']}\n{logs}")
     trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{algorithm}")
-    result = trainer.resume(resume) if resume else trainer.train(entry.id, config, values)
+    try:
+        result = trainer.resume(resume) if resume else trainer.train(entry.id, config, values)
+    except WorkerLost as error:
+        again = f"gpu-zoo train {env_id} --resume {places['checkpoint']}"
+        raise UserError(f"{error}, as in: torchrun ... {again}") from None
+    if not first:
+        return 0
     last = result.curve[-1]
     means = next((u.returns for u in reversed(result.curve) if u.returns), dict[str, float]())
     returns = ", ".join(f"{group} {value:.2f}" for group, value in means.items()) or "none yet"

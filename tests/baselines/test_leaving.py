@@ -87,8 +87,6 @@ def test_only_active_samples_are_normalised(share: float) -> None:
     wanted = (chosen - chosen.mean()) / (chosen.std() + 1e-8) if len(chosen) else chosen
     torch.testing.assert_close(found[active], wanted)
     assert bool((found[~active] == 0).all())
-    if share == 1.0:
-        assert torch.equal(found[active], wanted)  # to the bit
 
 
 def test_the_loss_is_that_of_the_active_samples_alone() -> None:

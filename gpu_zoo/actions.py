@@ -9,6 +9,7 @@ import numpy as np
 
 from gpu_zoo.backends import Backend
 from gpu_zoo.errors import InvalidAction
+from gpu_zoo.memory import copied, to_numpy
 from gpu_zoo.spec import GroupLayout
 
 
@@ -20,7 +21,8 @@ class ActionWriter:
         backend: where the buffers live.
         views: native arrays by buffer name; ``actions/<group>`` are written.
         num_envs: number of environments.
-        validate: whether to check values too; on CUDA that waits for the device.
+        validate: whether to check values too, against masks as well; on CUDA that waits for the
+            device.
     """
 
     def __init__(
@@ -42,6 +44,13 @@ class ActionWriter:
             for i, agent in enumerate(group.agents)
         ]
         self._names = {agent for agent, _, _ in self._slots}
+        rows = backend.native(np.arange(num_envs))
+        self._masks = {
+            agent: Mask(agent, group, rows, views[f"action_masks/{group.name}"][:, i])
+            for group in groups
+            if group.mask_size
+            for i, agent in enumerate(group.agents)
+        }
 
     def write(self, actions: Mapping[str, Any]) -> None:
         """Check every agent's action, then copy all of them.
@@ -77,6 +86,9 @@ class ActionWriter:
                 raise InvalidAction(
                     f"actions[{agent!r}][{env}]: {buffer[where]}, expected {_range(group)}"
                 )
+            for i, agent in enumerate(group.agents):
+                if agent in self._masks:
+                    self._masks[agent].check(buffer[:, i])
 
     def _checked(self, agent: str, group: GroupLayout, slot: Any, value: Any) -> Any:
         if not self._backend.holds(value):
@@ -105,6 +117,8 @@ class ActionWriter:
                 raise InvalidAction(
                     f"actions[{agent!r}][{where[0]}]: {native[where]}, expected {_range(group)}"
                 )
+            if agent in self._masks:
+                self._masks[agent].check(native)
         return native
 
     def _raise_names(self, actions: Mapping[str, Any]) -> None:
@@ -114,6 +128,51 @@ class ActionWriter:
         unknown = [repr(name) for name in actions if name not in self._names]
         known = ", ".join(agent for agent, _, _ in self._slots)
         raise InvalidAction(f"actions: unknown agent {', '.join(unknown)}, expected {known}")
+
+
+class Mask:
+    """One agent's action masks, to hold actions against.
+
+    Args:
+        agent: its name.
+        group: its group.
+        rows: native ``arange(num_envs)``.
+        masks: native bool ``(num_envs, mask_size)``, where the kernel writes them.
+    """
+
+    def __init__(self, agent: str, group: GroupLayout, rows: Any, masks: Any) -> None:
+        self._agent, self._group, self._rows, self._masks = agent, group, rows, masks
+
+    def check(self, actions: Any) -> None:
+        """Check actions that are in their space: native integers ``(num_envs, ...)``.
+
+        Raises:
+            InvalidAction: the first that the mask forbids.
+        """
+        start = 0
+        for k, count in enumerate(self._group.actions.counts):
+            column = copied(self._rows)
+            column[...] = actions[:, k] if self._group.action_size else actions
+            wrong = ~self._masks[self._rows, column + start]
+            if bool(wrong.any()):
+                (env,) = _first(wrong.nonzero())
+                row = to_numpy(self._masks[env, start : start + count])
+                problem = forbidden(actions[env], k, row)
+                raise InvalidAction(f"actions[{self._agent!r}][{env}]: {problem}")
+            start += count
+
+
+def forbidden(action: Any, component: int, allowed: Any) -> str:
+    """Words for an action that a mask forbids.
+
+    Args:
+        action: the whole of it: an integer, or one for each component.
+        component: which one is forbidden.
+        allowed: flags of that component's values.
+    """
+    which = f" in component {component}" if np.ndim(action) else ""
+    said = np.asarray(to_numpy(action)).tolist()
+    return f"{said} is masked, expected one of {np.flatnonzero(allowed).tolist()}{which}"
 
 
 def _range(group: GroupLayout) -> str:

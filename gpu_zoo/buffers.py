@@ -20,7 +20,10 @@ GROUP_BUFFERS = (
     ("episode_returns", "real", None),
     ("last_returns", "real", None),
     ("infos", "real", "info_size"),
+    ("action_masks", "?", "mask_size"),
 )
+# Those that a group has only if their entries are more than none.
+OPTIONAL = ("infos", "action_masks")
 # Buffers with one entry an environment.
 ENV_BUFFERS = (("steps", "i4"), ("last_lengths", "i4"), ("done", "?"), ("reset_mask", "?"))
 

@@ -40,6 +40,7 @@ _CALLED = {
     "env_score": "env_score(Env& e)",
     "env_observe": "env_observe(const Env& e, int i, Row o)",
     "env_info": "env_info(const Env& e, int i, real* info)",
+    "env_mask": "env_mask(const Env& e, int i, MaskRow mask)",
 }
 
 # No contraction and no fast-math: the CPU and the GPU must round alike.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gpu_zoo.buffers import ENV_BUFFERS, GROUP_BUFFERS
+from gpu_zoo.buffers import ENV_BUFFERS
 from gpu_zoo.spec import Field, evaluate
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def flags(program: Program) -> str:
         "LANE": program.lane,
         "INFO": any(group.info_size for group in program.groups),
         "LEAVING": program.spec.leaving,
+        "MASKED": program.masked,
         "POOL": program.features.pool,
         "VARIED": program.features.varied,
         "TEAM_THREADS": team.threads,
@@ -95,6 +96,7 @@ class SpecText:
             ("obs_size", "obs_size"),
             ("action_size", "action_size"),
             ("info_size", "info_size"),
+            ("mask_size", "mask_size"),
         ):
             values = [getattr(group, attribute) for group in self.groups]
             chain = "".join(f"g == {g} ? {value} : " for g, value in enumerate(values[:-1]))
@@ -143,7 +145,7 @@ class SpecText:
         yield "    Params params;"
         yield "    const Params* varied;  // one an environment, if parameters vary"
         yield "    char* state;"
-        for name, dtype, _ in GROUP_BUFFERS:
+        for name, dtype in self.program.pointers:
             kind = "void" if dtype == "action" else C_TYPE[self.program.dtype(dtype).str[1:]]
             yield f"    {kind}* {name}[N_GROUPS];"
         for name, dtype in ENV_BUFFERS:

@@ -88,7 +88,8 @@ def _show_group(
     table = _table("index", "component" if layout.actions.components else "action")
     for index, name in enumerate(layout.actions.names):
         table.add_row(str(index), name)
-    _print_table(out, f"Actions of {group.name}, {layout.actions}", table)
+    masked = ", masked" if layout.mask_size else ""
+    _print_table(out, f"Actions of {group.name}, {layout.actions}{masked}", table)
     if layout.info_size:
         title = f"Info of {group.name} ({layout.info_size},)"
         _print_table(out, title, _slices(group.info, scope))

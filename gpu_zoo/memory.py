@@ -87,6 +87,15 @@ def copied(value: Any) -> Any:
     return value.clone() if hasattr(value, "clone") else value.copy()
 
 
+def as_int8(flags: Any) -> Any:
+    """An array of bools as int8, in which true is 1: as Gymnasium has masks. The same memory."""
+    if hasattr(flags, "clone"):
+        import torch
+
+        return flags.view(torch.int8)
+    return flags.view(np.int8)
+
+
 def to_numpy(value: Any) -> npt.NDArray[Any]:
     """A NumPy array of a NumPy, CuPy or torch array; on the CPU over the same memory."""
     if hasattr(value, "cpu"):  # torch's

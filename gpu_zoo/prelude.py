@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_zoo.buffers import ENV_BUFFERS, GROUP_BUFFERS, Buffer
+from gpu_zoo.buffers import ENV_BUFFERS, GROUP_BUFFERS, OPTIONAL, Buffer
 from gpu_zoo.ctext import LANE_THREADS, SpecText, c_sizes, flags
 from gpu_zoo.spec import EnvSpec, Expr, Numerics, Value, evaluate
 from gpu_zoo.team import Team, choose_team
@@ -118,6 +118,20 @@ class Program:
         return struct
 
     @property
+    def masked(self) -> bool:
+        """Whether some agents' actions are masked."""
+        return any(group.mask_size for group in self.groups)
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and dtype of each group buffer of ``Io``; one more where actions are masked."""
+        return tuple(
+            (name, dtype)
+            for name, dtype, _ in GROUP_BUFFERS
+            if self.masked or name != "action_masks"
+        )
+
+    @property
     def who(self) -> str:
         """Who simulates an environment on a GPU, in words."""
         return "one thread" if self.lane else str(self.team)
@@ -181,7 +195,7 @@ class Program:
         for name, dtype, size_name in GROUP_BUFFERS:
             for group in self.groups:
                 size = getattr(group, size_name) if size_name else 0
-                if name == "infos" and size == 0:
+                if name in OPTIONAL and size == 0:
                     continue
                 tail = (size,) if size else ()
                 kind = group.actions.dtype if dtype == "action" else self.dtype(dtype)
@@ -197,7 +211,7 @@ class Program:
             if param.at == "launch"
         ]
         tables = [(name, "u8") for name in self.spec.tables]
-        pointers = [(name, "u8", (len(self.groups),)) for name, _, _ in GROUP_BUFFERS]
+        pointers = [(name, "u8", (len(self.groups),)) for name, _ in self.pointers]
         return np.dtype(
             [
                 ("params", np.dtype(params, align=True)),

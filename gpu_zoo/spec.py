@@ -211,13 +211,20 @@ class Actions:
         return np.dtype(np.int32 if self.box is None else np.float32)
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """How many values each component has; () for a box."""
+        if self.box is not None:
+            return ()
+        sized = (len(self.names),) if self.choices is None else self.choices
+        return tuple(int(count) for count in sized)
+
+    @property
     def limits(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Least and greatest value of each component, both inclusive; of shape (1,) if discrete."""
         if self.box is not None:
             low, high = (np.full(len(self.names), side, np.float32) for side in self.box)
             return low, high
-        counts = (len(self.names),) if self.choices is None else self.choices
-        return np.zeros(len(counts), np.int32), np.array(counts, np.int32) - 1
+        return np.zeros(len(self.counts), np.int32), np.array(self.counts, np.int32) - 1
 
     def space(self) -> spaces.Space[Any]:
         """A new Gymnasium space, as one agent sees it."""
@@ -249,6 +256,12 @@ class Group:
         info_value: turns one agent's info row into the value the reference package reports.
         choice: which of the action spaces, counted from 0; by default ``continuous_actions``
             chooses from (discrete, continuous).
+        action_mask: the kernel's ``env_mask`` says which actions an agent may take now. Only where
+            the action space chosen is discrete; a box has no mask.
+
+    Raises:
+        TypeError: ``action_mask`` is no bool.
+        ValueError: a mask, and none of the action spaces is discrete.
     """
 
     name: str
@@ -258,6 +271,15 @@ class Group:
     info: Mapping[str, Slice] = field(default_factory=dict)
     info_value: Callable[[Any], Any] | None = None
     choice: Expr | None = None
+    action_mask: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = f"group {self.name!r}: action_mask={self.action_mask!r}"
+        if not isinstance(self.action_mask, bool):
+            raise TypeError(f"{wrong}, expected a bool")
+        if self.action_mask and all(space.box is not None for space in self.actions):
+            spaces_given = " or ".join(map(str, self.actions))
+            raise ValueError(f"{wrong} with {spaces_given}, expected a discrete action space")
 
 
 @dataclass(frozen=True)
@@ -272,6 +294,7 @@ class GroupLayout:
     info_size: int
     actions: Actions
     info_value: Callable[[Any], Any] | None
+    action_mask: bool
 
     @property
     def count(self) -> int:
@@ -292,6 +315,11 @@ class GroupLayout:
     def action_size(self) -> int:
         """Entries of one agent's action: 0 for a discrete action, which is a single integer."""
         return self.actions.components
+
+    @property
+    def mask_size(self) -> int:
+        """Entries of one agent's action mask, its components' side by side; 0 without a mask."""
+        return sum(self.actions.counts) if self.action_mask else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,6 +470,7 @@ class EnvSpec:
                     info_size=sum(evaluate(s.size, scope) for s in infos.values()),
                     actions=group.actions[chosen].sized(scope),
                     info_value=group.info_value,
+                    action_mask=group.action_mask,
                 )
             )
             start += count

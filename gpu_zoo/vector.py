@@ -17,7 +17,7 @@ from gpu_zoo import actions as action_checks
 from gpu_zoo.backends import ArrayKind, Operation, make_backend, resolve_device
 from gpu_zoo.buffers import GROUP_BUFFERS, Buffer
 from gpu_zoo.errors import ClosedEnvironmentError, ResetNeeded
-from gpu_zoo.memory import Memory, copied
+from gpu_zoo.memory import Memory, as_int8, copied
 from gpu_zoo.prelude import Features, Program
 from gpu_zoo.seeds import seed_rows
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Value
@@ -59,6 +59,9 @@ class GroupBuffers:
             next episode; what such an agent does means nothing, and its rewards are 0.
         episode_returns: sum of rewards of the episode so far.
         last_returns: sum of rewards of the episode that ended last.
+        action_masks: bool ``(num_envs, agents, n)``, true where the action may be taken now; n
+            counts the values of each component, side by side. All true where an agent has left or
+            waits for its next episode. None if the group's actions are not masked.
     """
 
     agents: tuple[str, ...]
@@ -73,6 +76,7 @@ class GroupBuffers:
     active: Any
     episode_returns: Any
     last_returns: Any
+    action_masks: Any
 
 
 class VectorEnv:
@@ -192,7 +196,7 @@ class VectorEnv:
     def _bind(self, *, frozen: bool = False) -> None:
         io = np.zeros((), self._program.io)
         self._bind_own(io)
-        for name, _, _ in GROUP_BUFFERS:
+        for name, _ in self._program.pointers:
             for g, group in enumerate(self._program.groups):
                 io[name][g] = self._memory.address(f"{name}/{group.name}")
         for name in ("state", "steps", "last_lengths", "done", "reset_mask", "rng"):
@@ -262,7 +266,7 @@ class VectorEnv:
 
     def _group_buffers(self, group: GroupLayout) -> GroupBuffers:
         arrays = {
-            name: self._arrays[f"{name}/{group.name}"]
+            name: self._arrays.get(f"{name}/{group.name}")
             for name, _, _ in GROUP_BUFFERS
             if name != "infos"
         }
@@ -294,6 +298,9 @@ class VectorEnv:
         benchmark = self._by_agent("infos")
         if benchmark:
             infos["benchmark_data"] = benchmark
+        masks = self._by_agent("action_masks")
+        if masks:
+            infos["action_mask"] = {agent: as_int8(mask) for agent, mask in masks.items()}
         return infos
 
     # Spaces ------------------------------------------------------------------------------------
@@ -349,7 +356,8 @@ class VectorEnv:
             options: ``{"reset_mask": bool array (num_envs,)}`` resets only where true.
 
         Returns:
-            Observations by agent, float32 ``(num_envs, n)``, and an empty infos dict.
+            Observations by agent, float32 ``(num_envs, n)``, and infos, which are empty but for
+            action masks, see :meth:`step`.
 
         Raises:
             InvalidSeed: a seed out of 0 ... 2**63 - 1, or not one for each environment.
@@ -366,7 +374,8 @@ class VectorEnv:
         self._views["reset_mask"][...] = self._backend.native(mask)
         self._launch("reset")
         self._is_reset = True
-        return self._results()[0], {}
+        observations, _, _, _, infos = self._results()
+        return observations, {n: v for n, v in infos.items() if n == "action_mask"}
 
     def step(self, actions: Mapping[str, Any] | None = None) -> StepResult:
         """Advance every environment by one step.
@@ -380,11 +389,14 @@ class VectorEnv:
             Observations, rewards, terminations and truncations by agent, and infos:
             ``infos["episode"]["r"][agent]`` and ``["l"]`` are return and length of the episodes
             that just ended, where ``infos["_episode"]`` is true; in SAME_STEP mode
-            ``infos["final_obs"][agent]`` holds their last observations.
+            ``infos["final_obs"][agent]`` holds their last observations. Where actions are masked,
+            ``infos["action_mask"][agent]``, int8 ``(num_envs, n)``, is 1 for those that the agent
+            may take next, and 0 for all others; see :class:`GroupBuffers`.
 
         Raises:
             ResetNeeded: no reset yet, or a finished environment in DISABLED mode.
-            InvalidAction: an action of the wrong shape, dtype, device or value; nothing moved.
+            InvalidAction: an action of the wrong shape, dtype, device or value, or one that the
+                mask forbids; nothing moved.
         """
         self._require_open()
         if not self._is_reset:

@@ -23,7 +23,7 @@ from gymnasium import spaces
 import gpu_zoo
 from gpu_zoo import VectorEnv
 from gpu_zoo.backends import cpu
-from gpu_zoo.prelude import GROUP_BUFFERS
+from gpu_zoo.buffers import GROUP_BUFFERS, OPTIONAL
 
 IDS = gpu_zoo.list_ids()
 MPE = [env_id for env_id in IDS if env_id.startswith("mpe/")]
@@ -42,8 +42,10 @@ def arrays_of(env: VectorEnv) -> Iterator[tuple[str, str, Any]]:
     """Every whole array of the batch: name of the buffer, group, array."""
     for group, buffers in env.group.items():
         for field in dataclasses.fields(buffers):
-            if field.name not in ("agents", "observation_space", "action_space"):
-                yield field.name, group, getattr(buffers, field.name)
+            array = getattr(buffers, field.name)
+            others = ("agents", "observation_space", "action_space")
+            if field.name not in others and array is not None:  # None: actions are not masked
+                yield field.name, group, array
 
 
 def address(array: Any) -> int:
@@ -76,7 +78,7 @@ def actions_of(env: VectorEnv) -> dict[str, Any]:
 def test_arrays_are_the_kernels_memory(env_id: str, kind: Any) -> None:
     env = gpu_zoo.make_vec(env_id, 5, array=kind)
     names = {name for name, _, _ in arrays_of(env)}
-    assert names == {name for name, _, _ in GROUP_BUFFERS if name != "infos"}
+    assert names == {name for name, _, _ in GROUP_BUFFERS if name not in OPTIONAL}
     for name, group, array in arrays_of(env):
         assert address(array) == kernels_address(env, name, group), name
         assert address(array) % 64 == 0, name

@@ -21,6 +21,8 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
     numerics they are float32 numbers in a float64 array. Rewards and flags are fresh arrays with
     every step. In SAME_STEP mode infos hold ``final_obs`` (an array of objects: each finished
     episode's last observation, else None), ``final_info`` and their masks, if an episode ended.
+    Where actions are masked they hold ``action_mask``, int8 ``(num_envs, n)``, 1 where an action
+    may be taken next; of a multi-discrete action the components' values lie side by side.
 
     With CuPy or torch arrays nothing waits for the device: rewards have the batch's own type, with
     ``copy=False`` rewards and flags are its memory too, and in SAME_STEP mode ``final_obs`` is
@@ -78,15 +80,15 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             options: ``{"reset_mask": bool array (num_envs,)}``.
 
         Returns:
-            Observations, float32 ``(num_envs, n)``, and an empty dict.
+            Observations, float32 ``(num_envs, n)``, and infos with action masks, if there are any.
 
         Raises:
             InvalidSeed: a seed out of range, or not one for each environment.
             ValueError: a mask of the wrong shape or dtype, or without a true entry; an unknown
                 option.
         """
-        observations, _ = self.batch.reset(seed=seed, options=options)
-        return self._kept(observations[self._agent]), {}
+        observations, infos = self.batch.reset(seed=seed, options=options)
+        return self._kept(observations[self._agent]), self._mask(infos)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Advance every environment by one step.
@@ -112,6 +114,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         else:
             rewards, terminations, truncations = map(self._kept, others)
         infos = self._final(results[4]) if self._same_step else {}
+        infos |= self._mask(results[4])
         return self._kept(observations), rewards, terminations, truncations, infos
 
     def render(self) -> tuple[Any, ...]:
@@ -137,6 +140,14 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return (
             array.astype(np.float32, copy=False) if is_box and array.dtype.kind in "fi" else array
         )
+
+    def _mask(self, infos: Mapping[str, Any]) -> dict[str, Any]:
+        """What SyncVectorEnv makes of environments that report an action mask."""
+        if "action_mask" not in infos:
+            return {}
+        mask = infos["action_mask"][self._agent]
+        # Every environment reports one, as some action is always allowed.
+        return {"action_mask": self._kept(mask), "_action_mask": mask.any(-1)}
 
     def _final(self, infos: Mapping[str, Any]) -> dict[str, Any]:
         """What SyncVectorEnv's infos say of the episodes that just ended."""

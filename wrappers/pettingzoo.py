@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,9 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils import wrappers
 from pettingzoo.utils.env_logger import EnvLogger
 
+from gpu_zoo.actions import forbidden
 from gpu_zoo.errors import InvalidAction, InvalidSeed, ResetNeeded
+from gpu_zoo.memory import as_int8
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Param, Value
 from gpu_zoo.vector import VectorEnv
 
@@ -68,6 +70,7 @@ class Game:
         self._rows: dict[str, npt.NDArray[np.float32]] = {}
         self._layouts: dict[str, GroupLayout] = {}
         self._actions: dict[str, tuple[Any, int]] = {}
+        self._masks: dict[str, tuple[npt.NDArray[np.int8], ...]] = {}
         for group in self.vector._program.groups:
             arrays = self.vector.group[group.name]
             for i, agent in enumerate(group.agents):
@@ -77,6 +80,10 @@ class Game:
                 self._rows[agent] = arrays.observations[0, i]
                 self._layouts[agent] = group
                 self._actions[agent] = (arrays.actions[0], i)
+                if group.mask_size:
+                    ends = np.cumsum(group.actions.counts)[:-1]
+                    mask = as_int8(arrays.action_masks[0, i])
+                    self._masks[agent] = tuple(np.split(mask, ends))
         self.state_space = self.vector.state_space
         self._by_group = {
             name: [getattr(group, name)[0] for group in self.vector.group.values()]
@@ -176,6 +183,7 @@ class Game:
             ) from None
         if not 0 <= value < n:
             raise InvalidAction(f"actions[{agent!r}]: {value}, expected 0 <= action < {n}")
+        self._require_allowed(agent, value, (value,))
         row, i = self._actions[agent]
         row[i] = value
 
@@ -189,8 +197,15 @@ class Game:
             raise InvalidAction(f"actions[{agent!r}]: {action!r}, {wanted}")
         if (values < 0).any() or (values >= choices).any():
             raise InvalidAction(f"actions[{agent!r}]: {values.tolist()}, {wanted}")
+        self._require_allowed(agent, values, values)
         row, i = self._actions[agent]
         row[i] = values
+
+    def _require_allowed(self, agent: str, action: Any, parts: Iterable[int]) -> None:
+        """Refuse an action of which the mask forbids a component."""
+        for k, (part, mask) in enumerate(zip(parts, self._masks.get(agent, ()), strict=False)):
+            if not mask[part]:
+                raise InvalidAction(f"actions[{agent!r}]: {forbidden(action, k, mask)}")
 
     def _set_box(self, agent: str, action: Any) -> None:
         space = self.action_spaces[agent]
@@ -242,10 +257,28 @@ class Game:
         return dict(zip(self.agents, rows, strict=True))
 
     def infos(self) -> dict[str, dict[str, Any]]:
-        """The last step's infos, in the original's own terms."""
-        if not self.params.get("benchmark_data"):
-            return {agent: {} for agent in self.agents}
-        return {agent: {"benchmark_data": self.benchmark_data(agent)} for agent in self.agents}
+        """The last step's infos, in the original's own terms, and action masks."""
+        infos = self.masks()
+        if self.params.get("benchmark_data"):
+            for agent, info in infos.items():
+                info["benchmark_data"] = self.benchmark_data(agent)
+        return infos
+
+    def masks(self) -> dict[str, dict[str, Any]]:
+        """Infos with nothing but the ``action_mask`` of each agent that has one."""
+        masks = {agent: self.action_mask(agent) for agent in self.agents}
+        return {agent: {} if m is None else {"action_mask": m} for agent, m in masks.items()}
+
+    def action_mask(self, agent: str) -> Any:
+        """Which actions the agent may take now, as its ``action_space.sample`` takes it.
+
+        It is int8 ``(n,)``, or for each component of a multi-discrete action one such array in a
+        tuple; 1 where the action is allowed. None if the agent's actions are not masked.
+        """
+        if agent not in self._masks:
+            return None
+        fresh = tuple(part.copy() for part in self._masks[agent])
+        return fresh if self._layouts[agent].action_size else fresh[0]
 
     def benchmark_data(self, agent: str) -> Any:
         """The agent's benchmark data of the last step; {} where the original reports nothing."""
@@ -416,7 +449,7 @@ class ParallelFace(Face, ParallelEnv[str, Any, Any]):
         """Begin an episode. ``options`` are accepted and mean nothing, as in the original."""
         self.game.reset(seed)
         self.agents = self.possible_agents[:]
-        return self._observations(), {agent: {} for agent in self.agents}
+        return self._observations(), self.game.masks()
 
     def step(
         self, actions: Mapping[str, Any]
@@ -431,7 +464,8 @@ class ParallelFace(Face, ParallelEnv[str, Any, Any]):
 
         Raises:
             ResetNeeded: no reset yet.
-            InvalidAction: an agent without a valid action; nothing moved.
+            InvalidAction: an agent without a valid action, or one that its mask forbids; nothing
+                moved.
         """
         self._require_reset("step")
         if not self.agents:
@@ -492,7 +526,7 @@ class AECFace(Face, AECEnv[str, Any, Any]):
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+        self.infos: dict[str, Any] = self.game.masks()
         self.agent_selection = self.agents[0]
         self.steps = 0
 
@@ -501,7 +535,7 @@ class AECFace(Face, AECEnv[str, Any, Any]):
 
         Raises:
             ResetNeeded: no reset yet.
-            InvalidAction: the action is not in the agent's action space.
+            InvalidAction: the action is not in the agent's action space, or its mask forbids it.
         """
         self._require_reset("step")
         agent = self.agent_selection

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gpu_zoo.spec import EnvSpec, Numerics
+from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics
 from gpu_zoo.testing.play import (
     Array,
     Arrays,
     CheckFailed,
     Subject,
     after_reset,
+    allowed_actions,
     bits,
     difference_in,
     place,
@@ -31,7 +32,9 @@ POISON_LENGTH = -7
 SEED = 11
 # What a step must write wherever the environment moved, and what belongs to the next episode.
 STEP_BUFFERS = ("rewards/", "terminations/", "truncations/", "infos/", "last_", "done")
-EPISODE_BUFFERS = ("observations/", "steps", "active/", "episode_returns/", "rng", "state/")
+EPISODE_BUFFERS = (
+    "observations/", "action_masks/", "steps", "active/", "episode_returns/", "rng", "state/",
+)  # fmt: skip
 ZERO_AFTER_RESET = (
     "rewards/", "terminations/", "truncations/", "infos/", "episode_returns/", "steps", "done",
 )  # fmt: skip
@@ -56,9 +59,10 @@ def check_contract(
 ) -> Coverage:
     """Play at random in all three autoreset modes and check every buffer on every step.
 
-    Observations lie in their space and are finite, all that must be written is written, the time
-    limit and the statistics are exact, a finished episode is followed by what its mode says (held
-    against a twin that is reset by hand), and ``get_state`` captures all there is.
+    Observations lie in their space and are finite, all that must be written is written, a mask
+    leaves something to do, the time limit and the statistics are exact, a finished episode is
+    followed by what its mode says (held against a twin that is reset by hand), and ``get_state``
+    captures all there is.
 
     Returns:
         How many steps and episodes that were.
@@ -114,8 +118,8 @@ class _Play:
             self._check_fresh(env, self.everywhere)
             self._check_written(env, self.everywhere)
             self._check_faces(env, {"observations": observations})
-            if infos:
-                raise self._failure("environment 0, step 0, infos: not empty after a reset")
+            if set(infos) - {"action_mask"}:
+                raise self._failure("environment 0, step 0, infos: not only masks after a reset")
         for index in range(steps):
             self.step += 1
             self._advance(actions, index)
@@ -125,15 +129,16 @@ class _Play:
         env, twin = self.env, self.twin
         over = twin._views["done"].copy()  # only NEXT_STEP leaves any for the next step
         live = ~over
+        chosen = allowed_actions(env, actions, index)
+        put_actions(twin, actions, index)
         self._poison(env, self.everywhere)
         self._poison(twin, live)
-        put_actions(twin, actions, index)
         frozen = snapshot(twin) if over.any() else {}
         twin.step()
         self._equal("a finished environment in DISABLED mode was stepped", twin, frozen, over)
         results = env.step(
             {
-                agent: actions[group][index][:, i]
+                agent: chosen[group][:, i]
                 for group, agents in env.groups.items()
                 for i, agent in enumerate(agents)
             }
@@ -186,7 +191,7 @@ class _Play:
                 view[rows] = np.nan
             elif name.startswith("final_observations/"):
                 view[...] = np.nan
-            elif name.startswith(("terminations/", "truncations/")):
+            elif name.startswith(("terminations/", "truncations/", "action_masks/")):
                 view.view(np.uint8)[rows] = POISON_FLAG
             elif name == "last_lengths":
                 view[rows] = POISON_LENGTH
@@ -210,6 +215,27 @@ class _Play:
             for kind in ("terminations", "truncations"):
                 view = env._views[f"{kind}/{group.name}"].view(np.uint8)
                 self._require(f"{kind}/{group.name}", view, view <= 1, rows, "0 or 1")
+            if group.mask_size:
+                self._check_masks(env, group)
+
+    def _check_masks(self, env: VectorEnv, group: GroupLayout) -> None:
+        """Whoever acts may do something, and whoever does not, anything."""
+        name, view = f"action_masks/{group.name}", env._views[f"action_masks/{group.name}"]
+        raw = view.view(np.uint8)
+        self._require(name, raw, raw <= 1, self.everywhere, "0 or 1")
+        start = 0
+        for k, count in enumerate(group.actions.counts):
+            some = np.zeros_like(view)
+            some[...] = view[..., start : start + count].any(-1, keepdims=True)
+            some[..., :start] = some[..., start + count :] = True
+            rule = f"some action of component {k} to be allowed"
+            self._require(name, view, some, self.everywhere, rule)
+            start += count
+        waits = ~env._views[f"active/{group.name}"]
+        if env.autoreset_mode != AutoresetMode.SAME_STEP:
+            waits |= env._views["done"][:, None]
+        free = view | ~waits[..., None]
+        self._require(name, view, free, self.everywhere, "true, as the agent does not act")
 
     def _check_fresh(self, env: VectorEnv, rows: Array) -> None:
         """Just reset: nothing was earned and nothing is over."""
@@ -272,9 +298,12 @@ class _Play:
 
     def _check_observe(self) -> None:
         """Observing again changes nothing: the observation is the state's, not an old one."""
-        want = _named(snapshot(self.env), ("observations/", "state/", "rng"))
-        for name in self.env.groups:
-            self.env._views[f"observations/{name}"][...] = np.nan
+        want = _named(snapshot(self.env), ("observations/", "action_masks/", "state/", "rng"))
+        for name, view in self.env._views.items():
+            if name.startswith("observations/"):
+                view[...] = np.nan
+            elif name.startswith("action_masks/"):
+                view.view(np.uint8)[...] = POISON_FLAG
         self.env.set_state({})
         self._equal("stale: not what is observed now", self.env, want, self.everywhere, swap=True)
 

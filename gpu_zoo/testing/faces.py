@@ -16,7 +16,7 @@ from gpu_zoo.compile import CompileError
 from gpu_zoo.errors import MissingDependency
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.testing.play import Subject
-from gpu_zoo.wrappers.pettingzoo import drop_in
+from gpu_zoo.wrappers.pettingzoo import ParallelFace, drop_in
 
 CHECK = "check_pettingzoo"
 
@@ -39,7 +39,7 @@ def check_pettingzoo(
     subject = Subject(spec, params or {}, "reference")
     faces = drop_in(spec)
     aec = partial(faces.env, **subject.params)
-    parallel = partial(faces.parallel_env, **subject.params)
+    parallel = partial(_drawing_allowed, partial(faces.parallel_env, **subject.params))
     own = _pettingzoo_tests()
     tests: dict[str, Callable[[], object]] = {
         "parallel_api_test": lambda: own.parallel_api_test(parallel(), num_cycles=num_cycles),
@@ -51,6 +51,24 @@ def check_pettingzoo(
         problem = _problem(test)
         if problem:
             raise subject.failure(CHECK, f"{name}: {problem}")
+
+
+def _drawing_allowed(make: Callable[[], ParallelFace]) -> ParallelFace:
+    """An environment whose action spaces draw allowed actions where no mask is given.
+
+    PettingZoo's tests of parallel environments look for masks in observations, and not in infos
+    as its other tests do.
+    """
+    env = make()
+    for agent in env.possible_agents:
+        space: Any = env.action_space(agent)
+        if env.game.action_mask(agent) is not None:
+            space.sample = partial(_draw, env, agent, space.sample)
+    return env
+
+
+def _draw(env: ParallelFace, agent: str, sample: Callable[..., Any]) -> Any:
+    return sample(env.game.action_mask(agent))
 
 
 def _pettingzoo_tests() -> Any:

@@ -79,7 +79,8 @@ def give_own(env: VectorEnv, features: Features) -> None:
 
 def random_actions(env: VectorEnv, steps: int, seed: int = 0) -> Arrays:
     """Actions by group, ``(steps, num_envs, agents, ...)``: often held for a few steps, so that
-    the play gets somewhere, and for a box often exactly at a bound.
+    the play gets somewhere, and for a box often exactly at a bound. Masks are another matter, see
+    :func:`allowed_actions`.
     """
     rng = np.random.default_rng(seed)
     actions: Arrays = {}
@@ -108,10 +109,34 @@ def some_environments(actions: Arrays, which: slice) -> Arrays:
     return {name: array[:, which] for name, array in actions.items()}
 
 
+def allowed_actions(env: VectorEnv, actions: Arrays, step: int) -> Arrays:
+    """One step's actions by group, ``(num_envs, agents, ...)``; for a forbidden one, the next that
+    the environment allows now, counting on from it and around.
+    """
+    chosen = {name: array[step].copy() for name, array in actions.items()}
+    for group in env._program.groups:
+        if group.mask_size:
+            masks = to_numpy(env._views[f"action_masks/{group.name}"])
+            ends = np.cumsum(group.actions.counts)[:-1]
+            for k, mask in enumerate(np.split(masks, ends, -1)):
+                own = chosen[group.name]
+                part = own[..., k] if group.action_size else own
+                part[...] = _next_allowed(part, mask)
+    return chosen
+
+
+def _next_allowed(actions: Array, mask: Array) -> Array:
+    count = mask.shape[-1]
+    candidates = (actions[..., None] + np.arange(count)) % count
+    first = np.take_along_axis(mask, candidates, -1).argmax(-1)
+    chosen: Array = (actions + first) % count
+    return chosen
+
+
 def put_actions(env: VectorEnv, actions: Arrays, step: int) -> None:
-    """Write one step's actions into the environment's buffers."""
-    for name, array in actions.items():
-        env._views[f"actions/{name}"][...] = env._backend.native(array[step])
+    """Write one step's actions into the environment's buffers, with others for those forbidden."""
+    for name, array in allowed_actions(env, actions, step).items():
+        env._views[f"actions/{name}"][...] = env._backend.native(array)
 
 
 def snapshot(env: VectorEnv) -> Arrays:

@@ -22,6 +22,7 @@ from gpu_zoo.testing.play import (
     CheckFailed,
     CheckSkipped,
     Subject,
+    allowed_actions,
     put_actions,
     random_actions,
 )
@@ -137,9 +138,10 @@ class _Duel:
         for index in range(steps):
             self.step += 1
             over = self.env._views["done"].copy()
+            chosen = allowed_actions(self.env, actions, index)
             put_actions(self.env, actions, index)
             self.env.step()
-            self._advance(actions, index, over)
+            self._advance(chosen, over)
             self._begin(over)
 
     def _begin(self, fresh: Array) -> None:
@@ -151,11 +153,11 @@ class _Duel:
             observations = self._ask(i, partial(self.rules[i].reset, own))
             self._compare(i, "observations", observations)
 
-    def _advance(self, actions: Arrays, index: int, over: Array) -> None:
+    def _advance(self, actions: Arrays, over: Array) -> None:
         """A step of those whose episode goes on."""
         for i in np.flatnonzero(~over).tolist():
             given = {
-                agent: _as_python(actions[group][index][i, k])
+                agent: _as_python(actions[group][i, k])
                 for group, agents in self.env.groups.items()
                 for k, agent in enumerate(agents)
                 if agent in self.playing[i]

@@ -8,7 +8,9 @@
 //   env_score(Env&)                       rewards and terminations of the state after the step
 //   env_observe(const Env&, i, Row)       writes agent i's observation, obs_size(group_of(i)) long
 //   env_info(const Env&, i, real*)        writes agent i's info values, if the spec declares any
-// all threads of the environment call them together, but for the last two, which read only what
+//   env_mask(const Env&, i, MaskRow)      which actions agent i may take after this observation, if
+//                                         the spec says that they are masked
+// all threads of the environment call them together, but for the last three, which read only what
 // is finished, one call an agent. Owns what no kernel file should: episodes, the time limit,
 // autoreset, episode statistics, and the three entry points zoo_reset, zoo_step, zoo_observe.
 #pragma once
@@ -35,6 +37,25 @@ ZOO_FN void inform(const Env& e) {
     for_each(i, N_AGENTS) {
         const int g = group_of(i);
         if (info_size(g) > 0) env_info(e, i, e.io.infos[g] + e.row(i, info_size(g)));
+    }
+#endif
+    (void)e;
+}
+
+// Whether the environment's episode ended with an earlier step, so that this one does not play.
+ZOO_FN bool rests(const Io& io, int env) { return io.autoreset != SAME_STEP && io.done[env]; }
+
+// Which actions may be taken next. Those of who takes none, having left or in an episode that is
+// over, are all allowed: no policy has to choose from none, and no check stops at them.
+ZOO_FN void mask_actions(const Env& e) {
+#if ZOO_MASKED
+    const bool over = rests(e.io, e.env);
+    for_each(i, N_AGENTS) {
+        const int g = group_of(i), size = mask_size(g);
+        if (size == 0) continue;
+        const MaskRow mask{(bool*)e.io.action_masks[g] + e.row(i, size)};
+        for (int k = 0; k < size; ++k) mask[k] = true;
+        if (!over && e.active(i)) env_mask(e, i, mask);
     }
 #endif
     (void)e;
@@ -168,9 +189,6 @@ ZOO_FN bool clear(Env& e) {
     return true;
 }
 
-// Whether the environment's episode ended with an earlier step, so that this one does not play.
-ZOO_FN bool rests(const Io& io, int env) { return io.autoreset != SAME_STEP && io.done[env]; }
-
 // A step of an environment that rests. Returns whether the next episode begins.
 ZOO_FN bool rest(Env& e) {
     if (e.io.autoreset != DISABLED) return clear(e);
@@ -232,6 +250,7 @@ ZOO_FN void run(const Io& io, int env) {
     if (here && operation == OBSERVE) env_survey(e);
     sync_env();
     show(e, here);
+    if (here) mask_actions(e);
 #if ZOO_LANE
     if (here && operation != OBSERVE) store_state(state_tile(io, env), env % TILE, state, fresh);
 #else

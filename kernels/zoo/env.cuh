@@ -24,6 +24,15 @@ struct Row {
     ZOO_METHOD Row operator+(int k) const { return Row{at + k}; }
 };
 
+// The same of an agent's action mask, an entry for each value of each component of its action:
+// true where the agent may take it. All are true to begin with. Of a multi-discrete action with
+// 3 and 2 values, `mask[k]` is the first component's and `(mask + 3)[k]` the second's.
+struct MaskRow {
+    bool* at;
+    ZOO_METHOD bool& operator[](int k) const { return at[k]; }
+    ZOO_METHOD MaskRow operator+(int k) const { return MaskRow{at + k}; }
+};
+
 struct Outcome {
     real reward[N_AGENTS];
     int going;      // whether an agent goes on after this step

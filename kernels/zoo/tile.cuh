@@ -73,6 +73,7 @@ ZOO_FN void finish_lane(const Io& io, char* tile, int first, int lane, const Sta
     const bool fresh = rested ? rest(e) : conclude(e);
     if (fresh) begin_episode(e);
     observe(e, io.observations);
+    mask_actions(e);
     if (fresh) store_state(tile, lane, state, fresh);
 }
 

@@ -91,14 +91,18 @@ class Actor(nn.Module):
         return actions.tanh()
 
     # As other policies' networks are asked: for their likeliest action, for a sample and its
-    # log-probability, and for a memory, which this one has not.
+    # log-probability, and for a memory, which this one has not. A box has no masks.
 
-    def best(self, observations: Tensor, memory: None = None) -> Tensor:
+    def best(self, observations: Tensor, memory: None = None, masks: None = None) -> Tensor:
         """The same."""
         return self.forward(observations)
 
     def act(
-        self, observations: Tensor, generator: torch.Generator, memory: None = None
+        self,
+        observations: Tensor,
+        generator: torch.Generator,
+        memory: None = None,
+        masks: None = None,
     ) -> tuple[Tensor, Tensor]:
         """The same, and its log-probability, 0."""
         actions = self.forward(observations)

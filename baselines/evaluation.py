@@ -18,6 +18,7 @@ from torch import Tensor
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.groups import split
+from gpu_zoo.baselines.masks import checked_mask, draw_allowed
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.spec import GroupLayout
 
@@ -87,9 +88,15 @@ class Policy:
         self.device = next(next(iter(self.networks.values())).parameters()).device
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._memories: dict[str, Tensor | None] = {}
+        layout = _layout(env_id, env_params)
         self._network_of = {
             agent: agent if agent in self.networks else group.name
-            for group in _layout(env_id, env_params)
+            for group in layout
+            for agent in group.agents
+        }
+        self._counts_of = {
+            agent: group.actions.counts if group.action_mask else ()
+            for group in layout
             for agent in group.agents
         }
 
@@ -115,7 +122,11 @@ class Policy:
 
     @torch.inference_mode()
     def act(
-        self, observations: Mapping[str, npt.NDArray[Any]], deterministic: bool = False
+        self,
+        observations: Mapping[str, npt.NDArray[Any]],
+        deterministic: bool = False,
+        *,
+        action_masks: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Actions by agent, for one environment or a batch, from NumPy observations.
 
@@ -125,10 +136,19 @@ class Policy:
         Args:
             observations: agent to array ``(n,)`` or ``(batch, n)``; any subset of the agents.
             deterministic: the likeliest action instead of a sampled one.
+            action_masks: for agents whose actions are masked, agent to array ``(m,)`` or
+                ``(batch, m)`` of bools or of integers 0 and 1: which actions are allowed, a
+                multi-discrete action's components side by side or each an array of its own in a
+                tuple. That is what infos have under ``"action_mask"``. More agents than are asked
+                may be in it.
 
         Returns:
             Agent to int, or to an array ``(components,)``, int64 for MultiDiscrete and float32 for
             a box; for a batch to an array ``(batch, ...)``.
+
+        Raises:
+            ValueError: a mask is missing, has the wrong shape or values, allows nothing, or is of
+                an agent whose actions are not masked.
         """
         actions: dict[str, Any] = {}
         before, self._memories = self._memories, {}
@@ -139,9 +159,23 @@ class Policy:
             if memory is None or memory.shape[:-2] != tensor.shape[:-1]:
                 memory = network.new_memory(*tensor.shape[:-1])
             self._memories[agent] = memory
-            action = choose(network, tensor, self._generator, deterministic, memory).cpu().numpy()
+            masks = self._mask(agent, tensor.shape[:-1], action_masks)
+            chosen = choose(network, tensor, self._generator, deterministic, memory, masks)
+            action = chosen.cpu().numpy()
             actions[agent] = int(action) if action.ndim == 0 else action
         return actions
+
+    def _mask(self, agent: str, lanes: tuple[int, ...], given: Mapping[str, Any]) -> Tensor | None:
+        """The mask given for an agent, checked."""
+        counts = self._counts_of[agent]
+        if agent in given and not counts:
+            raise ValueError(f"action_masks[{agent!r}]: expected none, its actions have no masks")
+        if not counts:
+            return None
+        if agent not in given:
+            raise ValueError(f"action_masks: nothing for {agent}, whose actions are masked")
+        mask = checked_mask(f"action_masks[{agent!r}]", given[agent], lanes, counts)
+        return torch.from_numpy(mask).to(self.device)
 
 
 def choose(
@@ -150,12 +184,13 @@ def choose(
     generator: torch.Generator,
     deterministic: bool,
     memory: Tensor | None = None,
+    masks: Tensor | None = None,
 ) -> Tensor:
     """Actions as the environment takes them; changes a recurrent network's whole ``memory``."""
     own = None if memory is None else memory[..., 0, :]
     if deterministic:
-        return network.head.to_env(network.best(observations, own))
-    return network.head.to_env(network.act(observations, generator, own)[0])
+        return network.head.to_env(network.best(observations, own, masks))
+    return network.head.to_env(network.act(observations, generator, own, masks)[0])
 
 
 @dataclass(frozen=True)
@@ -208,7 +243,7 @@ def evaluate(
     counted more often than long ones.
 
     Args:
-        policy: what plays; None acts uniformly at random.
+        policy: what plays; None acts uniformly at random, among the actions allowed.
         env_id: the environment; by default the policy's own.
         episodes: how many to play.
         env_params: parameters of the environment; by default those the policy was trained with.
@@ -290,9 +325,12 @@ def _play(
         for name, group in buffers:
             if name in networks:
                 action = choose(
-                    networks[name], group.observations, generator, deterministic, memories[name]
-                )
+                    networks[name], group.observations, generator, deterministic, memories[name],
+                    group.action_masks,
+                )  # fmt: skip
                 group.actions.copy_(action)
+            elif group.action_masks is not None:
+                draw_allowed(group.action_space, group.action_masks, group.actions, generator)
             else:
                 _act_randomly(group.action_space, group.actions, generator)
         _, _, _, _, infos = env.step()

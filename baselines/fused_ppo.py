@@ -38,7 +38,8 @@ class Act(ctypes.Structure):
     """As in ppo.cpp."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in (
-        "observations", "mean", "scale", "middle", "parameters", "noise", "actions", "log_probs",
+        "observations", "mean", "scale", "middle", "parameters", "noise", "masks", "actions",
+        "log_probs",
     ))  # fmt: skip
 
 
@@ -49,7 +50,7 @@ class Call(ctypes.Structure):
         ("chosen", ctypes.c_void_p),
         ("agents", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in (
-            *SAMPLES, "states", "mean", "scale", "middle", "parameters", "gradient", "metrics",
+            *SAMPLES, "states", "masks", "mean", "scale", "middle", "parameters", "gradient", "metrics",
         )),
         ("rows_a_part", ctypes.c_int64),
         *((name, ctypes.c_float) for name in (
@@ -99,8 +100,12 @@ class FusedNetwork:
         self.act_task = ctypes.cast(self.library.ppo_act, ctypes.c_void_p)
         self.part_task = ctypes.cast(self.library.ppo_part, ctypes.c_void_p)
 
-    def act(self, observations: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def act(
+        self, observations: Tensor, generator: torch.Generator, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """A sampled action and its log-probability for observations ``(..., obs_size)``.
+
+        Masks, where actions are masked, are contiguous.
 
         The noise is what ActorCritic.act draws, so they agree, up to rounding.
         """
@@ -115,7 +120,7 @@ class FusedNetwork:
         mean, scale = self._moments()
         act = Act(**_addresses(
             observations=observations.contiguous(), mean=mean, scale=scale, middle=self.middle,
-            parameters=self.whole, noise=noise, actions=actions, log_probs=log_probs,
+            parameters=self.whole, noise=noise, masks=masks, actions=actions, log_probs=log_probs,
         ))  # fmt: skip
         rows, threads = log_probs.numel(), torch.get_num_threads()
         a_part = fused.part(rows)
@@ -139,7 +144,7 @@ class FusedNetwork:
         parts = math.ceil(samples / a_part)
         sums, metrics = torch.empty(parts, len(self.whole)), torch.empty(parts, METRICS + 1)
         mean, scale = self._moments()
-        pointers = {name: getattr(batch, name) for name in (*SAMPLES, "states")}
+        pointers = {name: getattr(batch, name) for name in (*SAMPLES, "states", "masks")}
         pointers |= {
             "chosen": rows, "mean": mean, "scale": scale, "middle": self.middle,
             "parameters": self.whole, "gradient": sums, "metrics": metrics,

@@ -19,6 +19,7 @@ def split(groups: Mapping[str, GroupBuffers]) -> dict[str, GroupBuffers]:
         agent: replace(
             group,
             agents=(agent,),
+            action_masks=None if (m := group.action_masks) is None else m[:, i : i + 1],
             **{name: getattr(group, name)[:, i : i + 1] for name in ARRAYS},
         )
         for group in groups.values()

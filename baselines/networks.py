@@ -18,6 +18,11 @@ from gpu_zoo.baselines.layers import linear, tanh_layers
 from gpu_zoo.baselines.recurrent import Recurrent
 from gpu_zoo.baselines.running import RunningMoments
 
+# The logit of an action that is masked. Its probability is exactly 0, as no float32 is as small as
+# its exponential; and it is finite, so that 0 times its logarithm is 0 and not NaN, here and in
+# gradients.
+MASKED = -1e30
+
 
 def mlp(
     inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
@@ -41,6 +46,7 @@ class CategoricalHead(nn.Module):
         """An action and its log-probability. The largest of logit + Gumbel noise is a sample."""
         log_probs = torch.log_softmax(logits, -1)
         exponential = torch.empty_like(logits).exponential_(generator=generator)
+        exponential.clamp_(min=torch.finfo(logits.dtype).tiny)  # after 0 any action may be drawn
         action = (log_probs - exponential.log_()).argmax(-1)
         return action, log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
@@ -153,7 +159,9 @@ class ActorCritic(nn.Module):
 
     Recurrent ones have a memory, ``(..., 2, width)``, the policy's and the value function's. What
     takes a ``memory`` wants one of the two, ``(..., width)``, and changes it in place; without one
-    it wants a network that has none.
+    it wants a network that has none. What takes ``masks`` wants them, bool ``(..., n)``, where
+    actions are masked: true where the action is allowed, a multi-discrete action's components side
+    by side.
 
     Args:
         obs_size: length of an observation.
@@ -204,14 +212,21 @@ class ActorCritic(nn.Module):
         return torch.cat([seen, states.unsqueeze(-2).expand(*seen.shape[:-1], -1)], -1)
 
     def act(
-        self, observations: Tensor, generator: torch.Generator, memory: Tensor | None = None
+        self,
+        observations: Tensor,
+        generator: torch.Generator,
+        memory: Tensor | None = None,
+        masks: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """A sampled action and its log-probability for observations ``(..., obs_size)``."""
-        return self.head.sample(_step(self.actor, self.see(observations), memory), generator)
+        outputs = _step(self.actor, self.see(observations), memory)
+        return self.head.sample(mask_logits(outputs, masks), generator)
 
-    def best(self, observations: Tensor, memory: Tensor | None = None) -> Tensor:
+    def best(
+        self, observations: Tensor, memory: Tensor | None = None, masks: Tensor | None = None
+    ) -> Tensor:
         """The likeliest action."""
-        return self.head.mode(_step(self.actor, self.see(observations), memory))
+        return self.head.mode(mask_logits(_step(self.actor, self.see(observations), memory), masks))
 
     def value(
         self, observations: Tensor, states: Tensor | None = None, memory: Tensor | None = None
@@ -223,9 +238,12 @@ class ActorCritic(nn.Module):
         """
         return _step(self.critic, self._see_all(observations, states), memory).squeeze(-1)
 
-    def log_prob_and_entropy(self, observations: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob_and_entropy(
+        self, observations: Tensor, action: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Log-probability of ``action``, and the policy's entropy."""
-        return self.head.log_prob_and_entropy(self.actor(self.see(observations)), action)
+        outputs = mask_logits(self.actor(self.see(observations)), masks)
+        return self.head.log_prob_and_entropy(outputs, action)
 
     def review(
         self,
@@ -234,6 +252,7 @@ class ActorCritic(nn.Module):
         keep: Tensor,
         memory: Tensor,
         states: Tensor | None,
+        masks: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probabilities, entropies and values of whole sequences, ``(rows, T, agents)`` each.
 
@@ -243,10 +262,17 @@ class ActorCritic(nn.Module):
             keep: bool ``(rows, T, agents)``; where false, memory is lost before that step.
             memory: ``(rows, agents, 2, width)``, before the first step; left as it is.
             states: ``(rows, T, state_size)``, for a critic that sees them.
+            masks: bool ``(rows, T, agents, n)``, where actions are masked.
         """
         outputs = self.actor(self.see(observations), keep, memory[..., 0, :])
+        outputs = mask_logits(outputs, masks)
         values: Tensor = self.critic(self._see_all(observations, states), keep, memory[..., 1, :])
         return *self.head.log_prob_and_entropy(outputs, actions), values.squeeze(-1)
+
+
+def mask_logits(logits: Tensor, masks: Tensor | None) -> Tensor:
+    """Logits of the distribution over the actions that ``masks`` allows, where there are any."""
+    return logits if masks is None else logits.masked_fill(~masks, MASKED)
 
 
 def _step(tower: nn.Module, inputs: Tensor, memory: Tensor | None) -> Tensor:

@@ -67,6 +67,7 @@ class Batch:
     states: Tensor | None = None
     keep: Tensor | None = None
     memory: Tensor | None = None
+    masks: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Batch:
         chosen = {n: x.index_select(0, rows) for n, x in vars(self).items() if x is not None}
@@ -99,9 +100,11 @@ def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities, entropies and values that the network now gives to the samples."""
     if batch.memory is not None and batch.keep is not None:
         return network.review(
-            batch.observations, batch.actions, batch.keep, batch.memory, batch.states
+            batch.observations, batch.actions, batch.keep, batch.memory, batch.states, batch.masks
         )
-    log_probs, entropy = network.log_prob_and_entropy(batch.observations, batch.actions)
+    log_probs, entropy = network.log_prob_and_entropy(
+        batch.observations, batch.actions, batch.masks
+    )
     return log_probs, entropy, network.value(batch.observations, batch.states)
 
 
@@ -155,10 +158,13 @@ class Learner:
         rollout.active[t] = self.group.active
         observations = rollout.observations[t]
         actors, critics = self.remember(t)
+        masks = None
+        if rollout.masks is not None:
+            masks = rollout.masks[t].copy_(self.group.action_masks)
         if self.fused is not None:
-            actions, log_probs = self.fused.act(observations, generator)
+            actions, log_probs = self.fused.act(observations, generator, masks)
         else:
-            actions, log_probs = network.act(observations, generator, actors)
+            actions, log_probs = network.act(observations, generator, actors, masks)
         rollout.actions[t] = actions
         rollout.log_probs[t] = log_probs
         if critics is not None:
@@ -234,16 +240,21 @@ class Learner:
             normalise(advantage, rollout.active), advantage + values, rollout.active.float(),
         )  # fmt: skip
         states = None if rollout.shared is None else rollout.shared.states[:-1]
+        masks = rollout.masks
         if rollout.memory is not None:
             return replace(
                 Batch(*(tensor.transpose(0, 1) for tensor in rows)),
                 states=None if states is None else states.transpose(0, 1),
                 keep=rollout.keep().transpose(0, 1),
                 memory=rollout.memory,
+                masks=None if masks is None else masks.transpose(0, 1),
             )
-        if states is None:
-            return Batch(*(tensor.flatten(0, 2) for tensor in rows))
-        return Batch(*(tensor.flatten(0, 1) for tensor in (*rows, states)))
+        last = 2 if states is None else 1
+        return replace(
+            Batch(*(tensor.flatten(0, last) for tensor in rows)),
+            states=None if states is None else states.flatten(0, 1),
+            masks=None if masks is None else masks.flatten(0, last),
+        )
 
     def learn(self, batch: Batch, config: PPOConfig, generator: torch.Generator) -> Tensor:
         """Improve the network on ``batch``; the mean of ``METRICS`` over all gradient steps.

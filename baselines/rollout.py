@@ -61,6 +61,9 @@ class Rollout:
         self.observations = store(horizon + 1, *lanes, obs_size)
         self.final_observations = store(horizon, *lanes, obs_size)
         self.actions = store(horizon, *lanes, *head.action_shape, dtype=head.action_dtype)
+        self.masks: Tensor | None = None  # of the actions, where they are masked
+        if group.action_masks is not None:
+            self.masks = store(horizon, *group.action_masks.shape, dtype=torch.bool)
         self.log_probs = store(horizon, *lanes)
         self.values = store(horizon + 1, *lanes)
         self.rewards = store(horizon, *lanes)

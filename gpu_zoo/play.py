@@ -17,7 +17,8 @@ from gpu_zoo.registry import make
 from gpu_zoo.spec import EnvSpec, Value
 
 Frame = npt.NDArray[np.uint8]
-Policy = Callable[[Mapping[str, Any]], Mapping[str, Any]]  # observations to actions, by agent
+# Observations and the action masks there are to actions, by agent.
+Policy = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
 RECORDED = (".gif", ".png", ".mp4")
 SHRINK = 2  # a recording has half the window's width: 350 pixels
 
@@ -42,10 +43,14 @@ def open_env(entry: EnvSpec, render_mode: str, params: Mapping[str, Value], refe
 
 
 def random_policy(env: Any, seed: int) -> Policy:
-    """Uniformly random actions, the same ones for the same seed."""
+    """Uniformly random actions among those allowed, the same ones for the same seed."""
     for index, agent in enumerate(env.possible_agents):
         env.action_space(agent).seed(seed + index)
-    return lambda observations: {agent: env.action_space(agent).sample() for agent in observations}
+
+    def draw(observations: Mapping[str, Any], masks: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {agent: env.action_space(agent).sample(masks.get(agent)) for agent in observations}
+
+    return draw
 
 
 def load_policy(
@@ -81,16 +86,19 @@ class Trained:
 
     def __init__(self, policy: Any, deterministic: bool) -> None:
         self.reset: Callable[[], None] = policy.reset
-        self._act: Policy = partial(policy.act, deterministic=deterministic)
+        self._act = partial(policy.act, deterministic=deterministic)
 
-    def __call__(self, observations: Mapping[str, Any]) -> Mapping[str, Any]:
+    def __call__(
+        self, observations: Mapping[str, Any], masks: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Actions by agent."""
-        return self._act(observations)
+        actions: Mapping[str, Any] = self._act(observations, action_masks=masks)
+        return actions
 
 
 def episode(env: Any, policy: Policy, seed: int) -> Iterator[dict[str, float]]:
     """Play an episode, and give each agent's return so far after the reset and after each step."""
-    observations, _ = env.reset(seed=seed)
+    observations, infos = env.reset(seed=seed)
     if isinstance(policy, Trained):
         policy.reset()
     returns = dict.fromkeys(env.possible_agents, 0.0)
@@ -98,7 +106,8 @@ def episode(env: Any, policy: Policy, seed: int) -> Iterator[dict[str, float]]:
     while env.agents:
         # Those that ended with the last step were observed once more, but act no longer.
         acting = {agent: observations[agent] for agent in env.agents}
-        observations, rewards, _, _, _ = env.step(policy(acting))
+        masks = {a: info["action_mask"] for a, info in infos.items() if "action_mask" in info}
+        observations, rewards, _, _, infos = env.step(policy(acting, masks))
         returns = {agent: total + rewards.get(agent, 0.0) for agent, total in returns.items()}
         yield returns
 

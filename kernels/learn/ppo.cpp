@@ -31,6 +31,8 @@ typedef int64_t Action;
 #endif
 constexpr int PARAMETERS = SPREADS + Actor::parameters() + Critic::parameters();
 constexpr float LOG_TWO_PI = 1.83787706640934548f;
+constexpr float MASKED = -1e30f;
+constexpr float LEAST_NOISE = 1.17549435e-38f;  // after 0 any action might be drawn
 constexpr float LIMIT = 10;  // of standardised observations, as in baselines/running.py
 
 // What is computed for a tile's rows, one number each.
@@ -45,6 +47,7 @@ struct Act {
     const float* middle;      // of a box's bounds, added to the actor's outputs
     const float* parameters;
     const float* noise;       // [rows][OUTPUTS]: normal for a box, else exponential
+    const bool* masks;        // [rows][OUTPUTS], true where the action is allowed, or null
     Action* actions;          // [rows][COMPONENTS]
     float* log_probs;         // [rows]
 };
@@ -60,6 +63,7 @@ struct Call {
     const float* returns;
     const float* weights;    // to here
     const float* states;     // [rows of the batch][STATE], or null
+    const bool* masks;       // [samples of the batch][OUTPUTS], true is allowed, or null
     const float* mean;       // of observations, to standardise them with, or null
     const float* scale;
     const float* middle;     // of a box's bounds, added to the actor's outputs
@@ -82,6 +86,13 @@ void see(const float* observation, const float* mean, const float* scale, float*
         const float x = (observation[k] - mean[k]) * scale[k];
         seen[k] = x > LIMIT ? LIMIT : x < -LIMIT ? -LIMIT : x;
     }
+}
+
+// One sample's logits, with those of forbidden actions as in baselines/networks.py.
+void forbid(const bool* masks, int64_t sample, float* logits) {
+    if (masks == nullptr) return;
+    for (int k = 0; k < Actor::OUTPUTS; ++k)
+        logits[k] = masks[sample * Actor::OUTPUTS + k] ? logits[k] : MASKED;
 }
 
 struct Worker {
@@ -170,7 +181,8 @@ void draw(const Act& act, const float (*logits)[Actor::WIDEST], int row, int cou
     float log_probs[Actor::OUTPUTS][TILE], noise[Actor::OUTPUTS][TILE];
     for (int k = 0; k < Actor::OUTPUTS; ++k)
         for (int r = 0; r < TILE; ++r)
-            noise[k][r] = r < count ? act.noise[(row + r) * Actor::OUTPUTS + k] : 1.0f;
+            noise[k][r] =
+                r < count ? zoo_max(act.noise[(row + r) * Actor::OUTPUTS + k], LEAST_NOISE) : 1.0f;
     Rows total = {};
     for (int c = 0, first = 0; c < COMPONENTS; first += counts[c], ++c) {
         normalise(logits, first, counts[c], log_probs);
@@ -229,10 +241,11 @@ void spread_back(const Judgement& j, const Action (*actions)[TILE], const Rows& 
 // The loss of a tile's samples and its gradients; `count` of its rows are samples.
 void learn_from(const Call& call, int begin, int count, Worker& w) {
     Rows old_log_prob = {}, old_value = {}, advantage = {}, target = {}, weight = {};
+    int64_t sample[TILE];
     Action actions[COMPONENTS][TILE] = {};
     for (int r = 0; r < count; ++r) {
         const int64_t row = call.chosen[(begin + r) / call.agents];
-        const int64_t i = row * call.agents + (begin + r) % call.agents;
+        const int64_t i = sample[r] = row * call.agents + (begin + r) % call.agents;
         see(call.observations + i * OBSERVED, call.mean, call.scale, w.actor.inputs()[r]);
         std::memcpy(w.critic.inputs()[r], w.actor.inputs()[r], OBSERVED * sizeof(float));
         if (STATE > 0)
@@ -247,6 +260,7 @@ void learn_from(const Call& call, int begin, int count, Worker& w) {
     }
     w.actor.forward();
     w.critic.forward();
+    for (int r = 0; r < count; ++r) forbid(call.masks, sample[r], w.actor.outputs()[r]);
     Judgement j;
     judge(call, w.actor.outputs(), actions, j);
 
@@ -300,6 +314,7 @@ extern "C" void ppo_act(const Act* act, int begin, int end) {
             see(act->observations + (ptrdiff_t)(row + r) * OBSERVED, act->mean, act->scale,
                 actor.inputs()[r]);
         actor.forward();
+        for (int r = 0; r < count; ++r) forbid(act->masks, row + r, actor.outputs()[r]);
         draw(*act, actor.outputs(), row, count);
     }
 }

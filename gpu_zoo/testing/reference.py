@@ -39,7 +39,11 @@ ByAgent = Mapping[str, Any]
 
 
 class Rules(Protocol):
-    """The rules of one environment in plain Python, as :func:`check_reference` plays them."""
+    """The rules of one environment in plain Python, as :func:`check_reference` plays them.
+
+    Where actions are masked they may also have a method ``action_masks()``, which returns the masks
+    of the agents still in the game, after a reset and after each step: bools ``(n,)`` by agent.
+    """
 
     def __init__(self, **params: Any) -> None:
         """Take all of the environment's parameters by name, defaults included."""
@@ -152,6 +156,7 @@ class _Duel:
             self.playing[i] = list(self.env.agents)
             observations = self._ask(i, partial(self.rules[i].reset, own))
             self._compare(i, "observations", observations)
+            self._compare_masks(i)
 
     def _advance(self, actions: Arrays, over: Array) -> None:
         """A step of those whose episode goes on."""
@@ -172,6 +177,13 @@ class _Duel:
                 self._compare(i, name, values)
             ended = self._kernel("terminations")
             self.playing[i] = [agent for agent in self.playing[i] if not ended[agent][i]]
+            self._compare_masks(i)
+
+    def _compare_masks(self, i: int) -> None:
+        """The masks of those who act next, if the rules have them."""
+        masks = getattr(self.rules[i], "action_masks", None)
+        if masks is not None and not self.env._views["done"][i]:
+            self._compare(i, "action_masks", self._ask(i, masks))
 
     def _compare(self, i: int, name: str, wanted: Any) -> None:
         """The kernel's values of environment ``i`` against the rules', agent by agent."""
@@ -181,6 +193,8 @@ class _Duel:
         for agent in self.playing[i]:
             if name == "terminations" and self.subject.spec.timeout_wins and truncations[agent][i]:
                 continue  # at the time limit nobody terminates, whatever the rules say
+            if agent not in kernel:
+                continue  # its actions are not masked
             if agent not in wanted:
                 raise self._failure(i, f"the rules' {name}: nothing for {agent!r}")
             got = np.asarray(kernel[agent][i])
@@ -191,7 +205,7 @@ class _Duel:
             self._require_close(i, name, agent, got, want.astype(got.dtype))
 
     def _require_close(self, i: int, name: str, agent: str, got: Array, want: Array) -> None:
-        limit = self.tolerances[name]
+        limit = self.tolerances.get(name, 0.0)
         exact = got.dtype == np.bool_
         close = got == want if exact else np.isclose(got, want, rtol=limit, atol=limit)
         if np.all(close):

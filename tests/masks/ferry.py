@@ -91,6 +91,10 @@ class Rules:
         self.time += 1
         return self._observe(), rewards, terminations
 
+    def action_masks(self) -> dict[str, Any]:
+        rows = masks_by_the_rules(self.coins[self.time % COINS])
+        return {f"walker_{i}": row for i, row in enumerate(rows)}
+
     def _observe(self) -> dict[str, Any]:
         before, now = (self.coins[(self.time + k) % COINS] for k in (-1, 0))
         share = self.time / self.params["max_cycles"]

@@ -219,6 +219,13 @@ def test_a_mask_of_what_is_not_kept_is_found(tmp_path: Any) -> None:
         check_contract(broken(tmp_path, old, new), steps=50)
 
 
+def test_a_mask_unlike_the_rules_is_found(tmp_path: Any) -> None:
+    spec = broken(tmp_path, "mask[2] = false;", "mask[2] = e.time == 3;")
+    problem = r"step 3, action_masks\['walker_0'\]\[2\]: True, expected False by the rules"
+    with pytest.raises(CheckFailed, match=problem):
+        check_reference(spec, rules=Rules)
+
+
 def test_a_kernel_without_the_hook_is_told(tmp_path: Any) -> None:
     spec = broken(tmp_path, "ZOO_FN void env_mask", "ZOO_FN void my_mask")
     with pytest.raises(CompileError, match="expected a function ZOO_FN void env_mask"):

@@ -50,7 +50,8 @@ class Call(ctypes.Structure):
         ("chosen", ctypes.c_void_p),
         ("agents", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in (
-            *SAMPLES, "states", "masks", "mean", "scale", "middle", "parameters", "gradient", "metrics",
+            *SAMPLES, "states", "masks", "mean", "scale", "middle", "parameters", "gradient",
+            "metrics",
         )),
         ("rows_a_part", ctypes.c_int64),
         *((name, ctypes.c_float) for name in (

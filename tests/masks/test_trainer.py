@@ -18,8 +18,15 @@ from torch.distributions import Categorical
 import gpu_zoo
 from gpu_zoo import play
 from gpu_zoo.baselines import a2c, ppo
+from gpu_zoo.baselines.flat import flatten
+from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.masks import draw_allowed
-from gpu_zoo.baselines.networks import CategoricalHead, MultiCategoricalHead, mask_logits
+from gpu_zoo.baselines.networks import (
+    ActorCritic,
+    CategoricalHead,
+    MultiCategoricalHead,
+    mask_logits,
+)
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
 from gpu_zoo.registry import ENVIRONMENTS
 
@@ -143,6 +150,83 @@ def test_no_noise_draws_what_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 ZERO = torch.tensor([1])
+
+
+# What the CPU computes in one call ---------------------------------------------------------------
+
+
+def fusable(space: int, agents: int = 0) -> ActorCritic:
+    """A network whose probabilities differ; with agents, its critic sees the global state."""
+    chosen: Any = spaces.Discrete(3) if space == DISCRETE else spaces.MultiDiscrete([3, 2])
+    network = ActorCritic(
+        4, chosen, (24,), torch.Generator().manual_seed(0), state_size=6 if agents else 0
+    )
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator())
+    return network
+
+
+def some_masks(space: int, *lanes: int) -> torch.Tensor:
+    masks = torch.rand(*lanes, sum(COUNTS[space]), generator=torch.Generator().manual_seed(1)) < 0.5
+    start = 0
+    for count in COUNTS[space]:  # something is always allowed
+        part = masks[..., start : start + count]
+        part[..., -1] |= ~part.any(-1)
+        start += count
+    return masks
+
+
+@each_space
+def test_one_call_draws_as_the_masked_network_does(space: int) -> None:
+    network, masks = fusable(space), some_masks(space, 700, 3)
+    fused = fuse(network, flatten(network))
+    assert fused is not None
+    seen = torch.randn(700, 3, 4, generator=torch.Generator().manual_seed(2))
+    mine = fused.act(seen, torch.Generator().manual_seed(3), masks)
+    theirs = network.act(seen, torch.Generator().manual_seed(3), masks=masks)
+    assert torch.equal(mine[0], theirs[0])
+    torch.testing.assert_close(mine[1], theirs[1], rtol=1e-5, atol=1e-5)
+    without = fused.act(seen, torch.Generator().manual_seed(3))
+    assert float((without[0] != mine[0]).float().mean()) > 0.1
+
+
+def test_one_call_draws_nothing_forbidden_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, masks = fusable(DISCRETE), some_masks(DISCRETE, 500)
+    fused = fuse(network, flatten(network))
+    assert fused is not None
+    monkeypatch.setattr(torch.Tensor, "exponential_", lambda self, generator: self.zero_())
+    actions, _ = fused.act(torch.randn(500, 4), torch.Generator(), masks)
+    assert bool(masks.gather(-1, actions.unsqueeze(-1)).all())
+
+
+@each_space
+@pytest.mark.parametrize("agents", [0, 3], ids=["own", "central"])
+def test_one_call_has_the_gradient_of_the_masked_loss(space: int, agents: int) -> None:
+    network, generator = fusable(space, agents), torch.Generator().manual_seed(4)
+    lanes = (300, agents) if agents else (300,)
+    masks = some_masks(space, *lanes)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    seen, states = drawn(*lanes, 4), drawn(300, 6) if agents else None
+    with torch.no_grad():
+        actions, log_probs = network.act(seen, generator, masks=masks)
+    batch = ppo.Batch(
+        seen, actions, log_probs + 0.3 * drawn(*lanes), drawn(*lanes), drawn(*lanes),
+        drawn(*lanes), (drawn(*lanes) > -1).float(), states=states, masks=masks,
+    )  # fmt: skip
+    config, rows = small(entropy_coef=0.1), torch.randperm(300, generator=generator)[:211]
+    fused = fuse(network, flatten(network))
+    assert fused is not None and fused.whole.grad is not None
+    metrics = fused.gradient(batch, rows, config)
+    found = fused.whole.grad.clone()
+    fused.whole.grad.zero_()
+    total, expected = ppo.loss(network, batch[rows], config)
+    total.backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(found, fused.whole.grad, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(metrics, expected, rtol=1e-4, atol=2e-6)
 
 
 @each_space

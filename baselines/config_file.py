@@ -1,6 +1,6 @@
 """Configurations as files: those that come along, a user's own, and the one beside every run.
 
-All three are YAML of one form. Every key may be left out::
+All three are YAML of one form. Every key may be left out:
 
     env_id: mpe/simple_spread_v3
     env_params: {N: 5}

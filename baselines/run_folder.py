@@ -1,4 +1,4 @@
-"""A run and all it leaves behind, in one folder::
+"""A run and all it leaves behind, in one folder:
 
 config.yaml            with which the run can be repeated exactly
 checkpoint.pt          to resume it, and to play what was trained

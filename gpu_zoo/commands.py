@@ -237,7 +237,7 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
             resume: go on from this checkpoint or run folder, with its own algorithm and options.
             hyper: hyper-parameters.
         """
-        if env_id != named:
+        if env_id != named or setup.entry is None:
             raise UserError(f"train: name the environment first: gpu-zoo train {env_id} ...")
         values = {**setup.env_params, **parse_params(setup.entry, params)}
         order = Order(env_id, setup.entry, algorithm, values, hyper, run_dir, wandb)

@@ -25,7 +25,7 @@ from gpu_zoo.version import __version__
 class Setup:
     """What the options of a call of ``train`` begin with, before the options themselves."""
 
-    entry: EnvSpec
+    entry: EnvSpec | None  # None if the call names no environment
     algorithm: Algorithm
     config: Config
     env_params: Mapping[str, Any]
@@ -68,8 +68,7 @@ def setup_of(env_id: str | None, path: str | None, named: str | None) -> Setup:
     """
     chosen = named if named in ALGORITHMS else "ppo"
     if env_id is None:
-        any_entry: Any = None  # only help is asked for, or the call will be refused
-        return Setup(any_entry, cast(Algorithm, chosen), ALGORITHMS[chosen](), {})
+        return Setup(None, cast(Algorithm, chosen), ALGORITHMS[chosen](), {})
     entry = find_spec(env_id)
     if path is None:
         config: Config = config_file.tuned(ALGORITHMS[chosen], chosen, entry.id)
@@ -96,28 +95,19 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     """Begin a run, or one for each of several seeds."""
     entry, config = order.entry, order.config
     _require(order.wandb)
-    if seeds < 1:
-        raise UserError(f"--seeds {seeds}: expected at least 1")
-    if jobs is not None and jobs < 1:
-        raise UserError(f"--jobs {jobs}: expected at least 1")
-    if jobs is not None and seeds == 1:
-        raise UserError("--jobs: only with --seeds")
-    if seeds > 1 and (config.checkpoint or config.log_dir):
-        raise UserError("--seeds: not with --checkpoint or --log-dir, each has a folder of its own")
-    with user_errors(f"--seeds {seeds}: "):
-        replace(config, seed=config.seed + seeds - 1)
+    _check_seeds(config, seeds, jobs)
     with user_errors():
         entry.resolve(order.env_params)
-        if order.algorithm == "ddpg":
-            from gpu_zoo.baselines.deterministic import make_actors
+    if order.algorithm == "ddpg":
+        from gpu_zoo.baselines.deterministic import make_actors
 
-            with user_errors("--algorithm ddpg: "):  # whether its actions are continuous
-                make_actors(entry.id, order.env_params, config.hidden, config.seed)
+        with user_errors("--algorithm ddpg: "):  # whether its actions are continuous
+            make_actors(entry.id, order.env_params, config.hidden, config.seed)
     folder = order.run_dir or run_folder.new(entry.name)
+    within = [seed_folder(folder, seed) for seed in range(config.seed, config.seed + seeds)]
     with user_errors("--run-dir "):
-        run_folder.check_free(folder)
-        for seed in range(config.seed, config.seed + seeds):
-            run_folder.check_free(seed_folder(folder, seed))
+        for place in (folder, *within):
+            run_folder.check_free(place)
     with user_errors("--"):
         config = run_folder.placed(folder, config)
     if seeds > 1:
@@ -150,6 +140,19 @@ def go_on(order: Order, path: Path) -> int:
     with _wandb(order.wandb, path.parent, saved["config"]) as on_update:
         result = trainer.resume(path, on_update=on_update)
     return _sum_up(order, result, str(path))
+
+
+def _check_seeds(config: Config, seeds: int, jobs: int | None) -> None:
+    if seeds < 1:
+        raise UserError(f"--seeds {seeds}: expected at least 1")
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs {jobs}: expected at least 1")
+    if jobs is not None and seeds == 1:
+        raise UserError("--jobs: only with --seeds")
+    if seeds > 1 and (config.checkpoint or config.log_dir):
+        raise UserError("--seeds: not with --checkpoint or --log-dir, each has a folder of its own")
+    with user_errors(f"--seeds {seeds}: "):
+        replace(config, seed=config.seed + seeds - 1)  # the last one
 
 
 def _require(wandb: str | None) -> None:

@@ -210,7 +210,7 @@ def returns(benchmarks: Path = BENCHMARKS) -> Iterator[str]:
     yield from table(header, rows)
     machine = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
     versions = ", ".join(f"{key} {value}" for key, value in report["versions"].items())
-    yield f"Machine: {machine}; {report['jobs']} runs at a time. {versions}."
+    yield f"Machine: {machine}; runs at a time: {report['jobs']}. {versions}."
     yield f"Episodes of each policy: {report['episodes']:,}. File: `{files[-1].name}`."
 
 

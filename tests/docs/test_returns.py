@@ -156,5 +156,5 @@ def test_the_page_s_table_is_the_newest_file(pages: Any, tmp_path: Path) -> None
         [*head, "adversary", "2", "1.00", "-3.14 ± 0.46", "5.00", "2 M", "12"],
         [*head, "agent", "2", "-20.00", "-3.14 ± 0.46", "-", "2 M", "12"],
     ]
-    assert "cores 2; 1 runs at a time. torch 2.0." in lines[-2]
+    assert "cores 2; runs at a time: 1. torch 2.0." in lines[-2]
     assert lines[-1] == "Episodes of each policy: 1,000. File: `2026-01-02-returns-cpu.json`."

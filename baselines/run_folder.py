@@ -9,6 +9,7 @@ events.out.tfevents.*  the same for TensorBoard
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -36,6 +37,11 @@ def new(name: str) -> Path:
         number += 1
         folder = folder.with_name(f"{time}_{number}")
     return folder
+
+
+def first_process() -> bool:
+    """Whether this is the one of torchrun's processes that writes files; alone it always is."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def check_free(folder: str | Path) -> None:
@@ -68,7 +74,7 @@ def train(
     *,
     on_update: Callable[[Update], None] | None = None,
 ) -> TrainResult:
-    """Train in a folder of the run's own.
+    """Train in a folder of the run's own; under torchrun, each process calls it alike.
 
     Args:
         folder: made if need be.
@@ -83,10 +89,12 @@ def train(
         TypeError: actions that the algorithm cannot choose.
         ValueError: a run is in the folder already, or a parameter is out of range.
     """
-    check_free(folder)
+    if first_process():
+        check_free(folder)
     config = placed(folder, config)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    config_file.write(Path(folder) / CONFIG, env_id, algorithm, config, env_params or {})
+    if first_process():
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        config_file.write(Path(folder) / CONFIG, env_id, algorithm, config, env_params or {})
     trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{algorithm}")
     result: TrainResult = trainer.train(env_id, config, env_params, on_update=on_update)
     return result

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -106,7 +107,7 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     folder = order.run_dir or run_folder.new(entry.name)
     within = [seed_folder(folder, seed) for seed in range(config.seed, config.seed + seeds)]
     with user_errors("--run-dir "):
-        for place in (folder, *within):
+        for place in (folder, *within) if run_folder.first_process() else ():
             run_folder.check_free(place)
     with user_errors("--"):
         config = run_folder.placed(folder, config)
@@ -114,7 +115,10 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
         return run_seeds(order, folder, seeds, jobs)
     _announce(config.checkpoint, config.log_dir)
     shown = {"env_id": entry.id, "algorithm": order.algorithm, "env_params": order.env_params}
-    with _wandb(order.wandb, folder, {**shown, **asdict(config)}) as on_update:
+    with (
+        _lost(order.env_id, config.checkpoint),
+        _wandb(order.wandb, folder, {**shown, **asdict(config)}) as on_update,
+    ):
         result = run_folder.train(
             folder, entry.id, order.algorithm, config, order.env_params, on_update=on_update
         )
@@ -137,7 +141,10 @@ def go_on(order: Order, path: Path) -> int:
         resolve_device(places["device"])
     _announce(places["checkpoint"], places["log_dir"])
     trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{saved.get('algorithm', 'ppo')}")
-    with _wandb(order.wandb, path.parent, saved["config"]) as on_update:
+    with (
+        _lost(order.env_id, str(path)),
+        _wandb(order.wandb, path.parent, saved["config"]) as on_update,
+    ):
         result = trainer.resume(path, on_update=on_update)
     return _sum_up(order, result, str(path))
 
@@ -149,6 +156,8 @@ def _check_seeds(config: Config, seeds: int, jobs: int | None) -> None:
         raise UserError(f"--jobs {jobs}: expected at least 1")
     if jobs is not None and seeds == 1:
         raise UserError("--jobs: only with --seeds")
+    if seeds > 1 and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError("--seeds: not under torchrun, each is a process of its own")
     if seeds > 1 and (config.checkpoint or config.log_dir):
         raise UserError("--seeds: not with --checkpoint or --log-dir, each has a folder of its own")
     with user_errors(f"--seeds {seeds}: "):
@@ -165,18 +174,33 @@ def _require(wandb: str | None) -> None:
 
 def _wandb(project: str | None, folder: Path, config: Mapping[str, Any]) -> Any:
     """A context that gives the callback for Weights & Biases, or None if it is not asked for."""
-    if project is None:
+    if project is None or not run_folder.first_process():
         return nullcontext()
     from gpu_zoo.baselines.wandb_log import WandbLog
 
     return WandbLog(project, folder, config)
 
 
+@contextmanager
+def _lost(env_id: str, checkpoint: str | None) -> Iterator[None]:
+    """Another process of torchrun's that is gone is no defect of ours."""
+    from gpu_zoo.baselines.distributed import WorkerLost
+
+    try:
+        yield
+    except WorkerLost as error:
+        again = f"gpu-zoo train {env_id} --resume {checkpoint}"
+        raise UserError(f"{error}, as in: torchrun ... {again}") from None
+
+
 def _announce(checkpoint: str | None, log_dir: str | None) -> None:
-    print(f"checkpoint: {checkpoint}\nlogs: tensorboard --logdir {log_dir}")
+    if run_folder.first_process():
+        print(f"checkpoint: {checkpoint}\nlogs: tensorboard --logdir {log_dir}")
 
 
 def _sum_up(order: Order, result: Any, checkpoint: str | None) -> int:
+    if not run_folder.first_process():
+        return 0
     last = result.curve[-1]
     means = next((u.returns for u in reversed(result.curve) if u.returns), dict[str, float]())
     returns = ", ".join(f"{group} {value:.2f}" for group, value in means.items()) or "none yet"

@@ -95,6 +95,17 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
         assert [(file.name, file.read_text()) for file in folder.iterdir()] == [(name, "kept")]
 
 
+def test_of_several_processes_the_first_alone_makes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    run_folder.train(tmp_path / "new", SPREAD, "ppo", small("ppo", log_dir=str(tmp_path / "logs")))
+    assert not (tmp_path / "new" / "config.yaml").exists()
+    (tmp_path / "config.yaml").write_text("the first one's")  # before this one looks
+    run_folder.train(tmp_path, SPREAD, "ppo", small("ppo", log_dir=str(tmp_path / "logs")))
+    assert (tmp_path / "config.yaml").read_text() == "the first one's"
+
+
 def test_new_folders_of_the_same_second_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,15 +39,17 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What training is started with: folder, environment, algorithm, configuration, parameters."""
+    from gpu_zoo import training
     from gpu_zoo.baselines import run_folder
 
     calls: list[Any] = []
 
-    def train(*args: Any, on_update: Any) -> Any:
+    def train(*args: Any, on_update: Any = None) -> Any:
         calls.append(args)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_folder, "train", train)
+    monkeypatch.setattr(training, "run_seeds", train)
     return calls
 
 
@@ -129,7 +131,7 @@ def test_a_file_of_another_version_is_taken_with_a_word(
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value.split("\n")[0][:40],
 )
 def test_a_mistake_is_one_line(
-    run: Any, tmp_path: Path, text: str, argv: tuple[str, ...], says: str
+    run: Any, started: list[Any], tmp_path: Path, text: str, argv: tuple[str, ...], says: str
 ) -> None:
     (tmp_path / "my.yaml").write_text(text)
     code, out, err = run("train", SPREAD, "--config", "my.yaml", *argv)
@@ -247,6 +249,14 @@ def test_seeds_are_runs_of_their_own_and_one_that_fails_loses_no_other(
     (row,) = [line.split("│")[1:-1] for line in out.splitlines() if SPREAD in line]
     assert [cell.strip() for cell in row[:5]] == [SPREAD, "ppo", "2", "agent", "640"]
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+def test_seeds_are_not_processes_of_torchrun(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, out, err = run("train", SPREAD, *SHORT, "--seeds", "2")
+    assert (code, out, err) == (
+        2, "", "gpu-zoo: --seeds: not under torchrun, each is a process of its own\n"
+    )  # fmt: skip
 
 
 def test_no_seed_begins_where_one_would_overwrite_a_run(run: Any, tmp_path: Path) -> None:

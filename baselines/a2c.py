@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from gpu_zoo.baselines import checkpoint, distributed, loop, ppo
-from gpu_zoo.baselines.a2c_config import A2CConfig
+from gpu_zoo.baselines.a2c_config import A2CConfig, default_config
 from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.flat import clip_norm
 from gpu_zoo.baselines.loop import Update
@@ -32,7 +32,16 @@ from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.vector import GroupBuffers
 
-__all__ = ["A2CConfig", "Policy", "TrainResult", "Update", "evaluate", "resume", "train"]
+__all__ = [
+    "A2CConfig",
+    "Policy",
+    "TrainResult",
+    "Update",
+    "default_config",
+    "evaluate",
+    "resume",
+    "train",
+]
 
 
 class Learner(ppo.Learner):
@@ -82,7 +91,7 @@ def train(
 
     Args:
         env_id: such as ``"mpe/simple_spread_v3"``.
-        config: hyper-parameters.
+        config: hyper-parameters; by default those of :func:`default_config`.
         env_params: parameters of the environment.
         on_update: called after every iteration.
 
@@ -90,7 +99,7 @@ def train(
         KeyError: no such environment.
         ValueError: a parameter out of range.
     """
-    config = A2CConfig() if config is None else config
+    config = default_config(env_id) if config is None else config
     with distributed.joined(), loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
@@ -106,7 +115,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     state = checkpoint.load(path)
     if state.get("algorithm") != "a2c":
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than A2C")
-    config = A2CConfig(**{**state["a2c"], "device": state["device"], "checkpoint": str(path)})
+    config = A2CConfig(**{**state["a2c"], **checkpoint.places(path, state)})
     with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from gpu_zoo.baselines import config_file
 from gpu_zoo.baselines.config import PPOConfig
 
 Optimizer = Literal["rmsprop", "adam"]
@@ -12,7 +13,7 @@ Optimizer = Literal["rmsprop", "adam"]
 
 @dataclass(frozen=True)
 class A2CConfig:
-    """Hyper-parameters. None are tuned for an environment.
+    """Hyper-parameters. Those tuned for an environment come from :func:`default_config`.
 
     Attributes:
         total_steps: environment steps to train for, whatever the number of agents; rounded up to
@@ -36,7 +37,7 @@ class A2CConfig:
         threads: CPU threads torch computes with.
         checkpoint: file to save to, during and after the run; None saves nothing.
         checkpoint_interval: iterations between two saves.
-        log_dir: folder for TensorBoard; None writes nothing.
+        log_dir: folder for TensorBoard and ``progress.csv``; None writes nothing.
         progress: show a progress line in the terminal.
 
     Raises:
@@ -65,7 +66,7 @@ class A2CConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as JSON has it
+        if isinstance(self.hidden, list):  # as YAML has it
             object.__setattr__(self, "hidden", tuple(self.hidden))
         if self.optimizer not in get_args(Optimizer):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'rmsprop' or 'adam'")
@@ -75,3 +76,14 @@ class A2CConfig:
         """PPO with one gradient step a rollout, on all of it: see a2c.py."""
         shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "optimizer"}
         return PPOConfig(**shared, epochs=1, minibatches=1, value_clip=None, target_kl=None)
+
+
+def default_config(env_id: str, **changes: Any) -> A2CConfig:
+    """The tuned hyper-parameters of an environment, from ``baselines/configs/a2c``, with changes.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: a change to something that is no hyper-parameter.
+        ValueError: a value out of range.
+    """
+    return config_file.tuned(A2CConfig, "a2c", env_id, **changes)

@@ -54,3 +54,15 @@ def load(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of gpu_zoo, or of another version")
     return content
+
+
+def places(path: str | Path, state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a resumed run's configuration has instead: where it computes and writes.
+
+    It computes on the same device and saves to ``path``. Logs that lay in the checkpoint's folder
+    do so still, should the folder have been moved.
+    """
+    saved, log_dir = state["config"]["checkpoint"], state["config"]["log_dir"]
+    if saved and log_dir and Path(saved).parent == Path(log_dir):
+        log_dir = str(Path(path).parent)
+    return {"device": state["device"], "checkpoint": str(path), "log_dir": log_dir}

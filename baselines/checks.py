@@ -15,6 +15,8 @@ ABOVE_ZERO: Check = (float, "a number above 0", lambda v: 0 < v < math.inf)
 NOT_NEGATIVE: Check = (float, "a number of at least 0", lambda v: 0 <= v < math.inf)
 SHARE: Check = (float, "a number from 0 to 1", lambda v: 0 <= v <= 1)
 FLAG: Check = (bool, "True or False", lambda v: True)
+PATH: Check = (str, "a path", lambda v: v != "")
+DEVICE: Check = (str, "'auto', 'cpu', 'cuda' or 'cuda:<index>'", lambda v: v != "")
 WIDTHS: Check = (
     tuple,
     "a tuple of ints of at least 1",

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import gpu_zoo
-from gpu_zoo.baselines import checks
+from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
-
-CONFIGS = Path(__file__).parent / "configs"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class PPOConfig:
             The environments' own threads are set by ``GPU_ZOO_NUM_THREADS``.
         checkpoint: file to save to, during and after the run; None saves nothing.
         checkpoint_interval: iterations between two saves.
-        log_dir: folder for TensorBoard; None writes nothing.
+        log_dir: folder for TensorBoard and ``progress.csv``; None writes nothing.
         progress: show a progress line in the terminal.
     """
 
@@ -96,7 +91,7 @@ class PPOConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as JSON has it
+        if isinstance(self.hidden, list):  # as YAML has it
             object.__setattr__(self, "hidden", tuple(self.hidden))
         counts = ("total_steps", "num_envs", "horizon", "epochs", "minibatches", "threads")
         expect(self, (*counts, "checkpoint_interval"), checks.COUNT)
@@ -109,6 +104,8 @@ class PPOConfig:
         networks = ("normalize_observations", "recurrent", "separate", "central_critic")
         expect(self, ("anneal", "stagger", "progress", "scale_rewards", *networks), checks.FLAG)
         expect(self, ("hidden",), checks.WIDTHS)
+        expect(self, ("device",), checks.DEVICE)
+        expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
         limit, of = self.num_envs * self.horizon, "num_envs * horizon"
         if self.recurrent:
             limit, of = self.num_envs, "num_envs (recurrent)"
@@ -127,13 +124,11 @@ class PPOConfig:
 
 
 def default_config(env_id: str, **changes: Any) -> PPOConfig:
-    """The tuned hyper-parameters of an environment, from ``baselines/configs``, with changes.
+    """The tuned hyper-parameters of an environment, from ``baselines/configs/ppo``, with changes.
 
     Raises:
         KeyError: no such environment.
         TypeError: a change to something that is no hyper-parameter.
         ValueError: a value out of range.
     """
-    path = CONFIGS / f"{gpu_zoo.spec(env_id).name}.json"
-    tuned = json.loads(path.read_text()) if path.is_file() else {}
-    return replace(PPOConfig(**tuned), **changes)
+    return config_file.tuned(PPOConfig, "ppo", env_id, **changes)

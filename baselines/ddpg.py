@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint, distributed, loop
-from gpu_zoo.baselines.ddpg_config import DDPGConfig
+from gpu_zoo.baselines.ddpg_config import DDPGConfig, default_config
 from gpu_zoo.baselines.deterministic import (
     Actor,
     Critics,
@@ -43,7 +43,8 @@ from gpu_zoo.baselines.replay import Replay, Transitions, next_observations
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
-    "DDPGConfig", "DeterministicPolicy", "TrainResult", "Update", "evaluate", "resume", "train",
+    "DDPGConfig", "DeterministicPolicy", "TrainResult", "Update", "default_config", "evaluate",
+    "resume", "train",
 ]  # fmt: skip
 
 METRICS = ("critic_loss", "value", "actor_loss")
@@ -304,7 +305,7 @@ def train(
 
     Args:
         env_id: such as ``"classic/pendulum_v1"``.
-        config: hyper-parameters.
+        config: hyper-parameters; by default those of :func:`default_config`.
         env_params: parameters of the environment, such as ``{"continuous_actions": True}``.
         on_update: called after every iteration.
 
@@ -313,7 +314,7 @@ def train(
         TypeError: the actions of a group are not continuous.
         ValueError: a parameter out of range, or a replay too small for one step.
     """
-    config = DDPGConfig() if config is None else config
+    config = default_config(env_id) if config is None else config
     distributed.alone("ddpg")
     with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
@@ -328,7 +329,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of DDPG.
     """
     state = load_checkpoint(path)
-    config = DDPGConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
+    config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from gpu_zoo.baselines import checks
+from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
 
 
 @dataclass(frozen=True)
 class DDPGConfig:
-    """Hyper-parameters. None are tuned for an environment.
+    """Hyper-parameters. Those tuned for an environment come from :func:`default_config`.
 
     The defaults are TD3's; ``critics=1, target_noise=0, actor_delay=1`` is plain DDPG. Noise is
     measured in units of half an action's range.
@@ -43,7 +44,7 @@ class DDPGConfig:
         checkpoint: file to save to, during and after the run; None saves nothing. It holds the
             replay, too.
         checkpoint_interval: iterations between two saves.
-        log_dir: folder for TensorBoard; None writes nothing.
+        log_dir: folder for TensorBoard and ``progress.csv``; None writes nothing.
         progress: show a progress line in the terminal.
 
     Raises:
@@ -78,7 +79,7 @@ class DDPGConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as JSON has it
+        if isinstance(self.hidden, list):  # as YAML has it
             object.__setattr__(self, "hidden", tuple(self.hidden))
         counts = (
             "total_steps", "num_envs", "horizon", "updates", "batch_size", "capacity", "n_step",
@@ -93,3 +94,16 @@ class DDPGConfig:
         expect(self, noises, checks.NOT_NEGATIVE)
         expect(self, ("hidden",), checks.WIDTHS)
         expect(self, ("progress",), checks.FLAG)
+        expect(self, ("device",), checks.DEVICE)
+        expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
+
+
+def default_config(env_id: str, **changes: Any) -> DDPGConfig:
+    """The tuned hyper-parameters of an environment, from ``baselines/configs/ddpg``, with changes.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: a change to something that is no hyper-parameter.
+        ValueError: a value out of range.
+    """
+    return config_file.tuned(DDPGConfig, "ddpg", env_id, **changes)

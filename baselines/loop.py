@@ -74,7 +74,7 @@ def run(
             seconds = before + time.perf_counter() - begun
             update = Update(index, index * a_step, episodes, returns, losses, seconds)
             curve.append(update)
-            logger.log(update.env_steps, update.returns, update.losses)
+            logger.log(update.env_steps, seconds, update.returns, update.losses)
             due = index % config.checkpoint_interval == 0 or index == updates
             if config.checkpoint and due:
                 save(config.checkpoint)

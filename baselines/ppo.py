@@ -519,7 +519,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     state = checkpoint.load(path)
     if state.get("algorithm", "ppo") != "ppo":
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than PPO")
-    config = PPOConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
+    config = PPOConfig(**{**state["config"], **checkpoint.places(path, state)})
     with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)

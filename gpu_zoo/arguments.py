@@ -20,6 +20,8 @@ Params = Annotated[
 Names = Annotated[list[str], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")]
 RulesClass = Annotated[str | None, tyro.conf.arg(metavar="FILE.PY:CLASS")]
 File = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+Project = Annotated[str | None, tyro.conf.arg(metavar="PROJECT")]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

@@ -1,4 +1,4 @@
-"""``gpu-zoo``: list, info, train, play, render, bench, new, check, doctor and source.
+"""``gpu-zoo``: list, info, train, compare, play, render, bench, new, check, doctor and source.
 
 A user's mistake (an unknown id, a bad parameter, a missing package) is one line on stderr and exit
 code 2; a traceback always means a defect of ours.

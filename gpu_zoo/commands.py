@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
@@ -19,29 +15,26 @@ from gpu_zoo.arguments import (
     File,
     Flag,
     Params,
+    Project,
     UserError,
     find_spec,
     parse_params,
     user_errors,
 )
 from gpu_zoo.author_commands import check, new
-from gpu_zoo.baselines.a2c_config import A2CConfig
-from gpu_zoo.baselines.config import PPOConfig, default_config
-from gpu_zoo.baselines.ddpg_config import DDPGConfig
+from gpu_zoo.baselines.algorithms import Algorithm, Config
 from gpu_zoo.bench_command import bench
+from gpu_zoo.compare_command import compare
 from gpu_zoo.spec import EnvSpec, Numerics
-
-Algorithm = Literal["ppo", "a2c", "ddpg"]
-Config = PPOConfig | A2CConfig | DDPGConfig
-ALGORITHMS: dict[str, type[Config]] = {"ppo": PPOConfig, "a2c": A2CConfig, "ddpg": DDPGConfig}
+from gpu_zoo.training import Order, go_on, option, setup_of, start
 
 
 def run(argv: Sequence[str]) -> int:
     """Parse the arguments, run the subcommand and return its exit code."""
     commands: dict[str, Callable[..., int]] = {
-        "list": list_, "info": info, "train": train_command(argv), "play": play,
-        "render": render, "bench": bench, "new": new, "check": check, "doctor": doctor,
-        "source": source,
+        "list": list_, "info": info, "train": train_command(argv), "compare": compare,
+        "play": play, "render": render, "bench": bench, "new": new, "check": check,
+        "doctor": doctor, "source": source,
     }  # fmt: skip
     with user_errors():
         command = tyro.extras.subcommand_cli_from_dict(
@@ -206,107 +199,61 @@ def _open(
 
 def train_command(argv: Sequence[str]) -> Callable[..., int]:
     """The train command; its options are those of the algorithm named in its call, and their
-    defaults those tuned for the environment named there.
+    defaults those of the file named there, and else those tuned for the environment.
     """
     called = argv[0] == "train" and len(argv) > 1 and not argv[1].startswith("-")
     named = argv[1] if called else None
-    chosen = _algorithm(argv)
-    tuned: Config = ALGORITHMS[chosen]()
-    if named is not None:
-        entry = find_spec(named)
-        tuned = default_config(entry.id) if chosen == "ppo" else tuned
+    with user_errors():
+        setup = setup_of(named, option(argv, "--config"), option(argv, "--algorithm"))
 
     def train(
         env_id: EnvId,
         *,
-        algorithm: Algorithm = "ppo",
+        algorithm: Algorithm = setup.algorithm,
         params: Params = [],  # noqa: B006
+        config: File = None,
+        run_dir: File = None,
+        seeds: int = 1,
+        jobs: int | None = None,
+        wandb: Project = None,
         resume: File = None,
-        config: Annotated[Config, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = tuned,
+        hyper: Annotated[Config, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = setup.config,
     ) -> int:
         """Train a policy for each group of agents.
 
-        Defaults of PPO are those tuned for the environment. The checkpoint and the TensorBoard logs
-        go to a new folder, runs/<environment>/<time>/, unless other places are named.
+        Defaults are those tuned for the environment, if any are. The run's configuration,
+        checkpoint, progress.csv and TensorBoard logs go to a folder of its own.
 
         Args:
             env_id: environment, such as simple_spread_v3, or a file of your own; comes first.
             algorithm: the options below follow it; ddpg is for continuous actions.
             params: environment parameter.
-            resume: go on from this checkpoint, with its own algorithm and options.
-            config: hyper-parameters.
+            config: YAML file of hyper-parameters, such as the config.yaml of another run; options
+                named here win over it.
+            run_dir: the run's folder; a new one else, runs/<environment>/<time>.
+            seeds: train so many times, with --seed and the seeds after it, in processes.
+            jobs: how many of them at once; as many as there are cores, if not given.
+            wandb: also log to this project of Weights & Biases.
+            resume: go on from this checkpoint or run folder, with its own algorithm and options.
+            hyper: hyper-parameters.
         """
-        if env_id != named:
+        if env_id != named or setup.entry is None:
             raise UserError(f"train: name the environment first: gpu-zoo train {env_id} ...")
-        return _train(env_id, algorithm, params, resume, config)
+        values = {**setup.env_params, **parse_params(setup.entry, params)}
+        order = Order(env_id, setup.entry, algorithm, values, hyper, run_dir, wandb)
+        if resume is not None:
+            refused: dict[str, Any] = {
+                "--config": config, "--run-dir": run_dir, "--param": params, "--jobs": jobs,
+                "--algorithm": option(argv, "--algorithm"), "--seeds": seeds != 1,
+                "other hyper-parameters": hyper != setup.config,
+            }  # fmt: skip
+            for what, given in refused.items():
+                if given:
+                    raise UserError(f"--resume: not with {what}, a run goes on with its own")
+            return go_on(order, resume)
+        return start(order, seeds, jobs)
 
     return train
-
-
-def _algorithm(argv: Sequence[str]) -> str:
-    """The algorithm named, before anything is parsed; PPO if none is, or none that we have."""
-    for i, word in enumerate(argv):
-        option, _, value = word.partition("=")
-        if option == "--algorithm":
-            value = value or next(iter(argv[i + 1 :]), "")
-            return value if value in ALGORITHMS else "ppo"
-    return "ppo"
-
-
-def _train(
-    env_id: str, algorithm: str, given: Sequence[str], resume: Path | None, config: Config
-) -> int:
-    entry = find_spec(env_id)
-    values = parse_params(entry, given)
-    for module in ("torch", "tensorboard"):
-        if importlib.util.find_spec(module) is None:
-            raise UserError(f"train needs {module}: pip install 'gpu-zoo[train]'")
-    from gpu_zoo.backends import resolve_device
-    from gpu_zoo.baselines import checkpoint
-    from gpu_zoo.baselines.distributed import WorkerLost
-
-    places: dict[str, Any]
-    if resume is not None:
-        with user_errors():
-            saved = checkpoint.load(resume)
-            if saved["env_id"] != entry.id:
-                raise ValueError(f"{resume}: trained in {saved['env_id']}, not in {entry.id}")
-        algorithm, places = saved.get("algorithm", "ppo"), saved["config"]
-    else:
-        folder = Path("runs") / entry.name / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-        config = replace(
-            config,
-            checkpoint=config.checkpoint or str(folder / "checkpoint.pt"),
-            log_dir=config.log_dir or str(folder),
-        )
-        places = vars(config)
-        if algorithm == "ddpg":
-            from gpu_zoo.baselines.deterministic import make_actors
-
-            with user_errors("--algorithm ddpg: "):  # whether its actions are continuous
-                make_actors(entry.id, values, config.hidden, config.seed)
-    with user_errors("--"):
-        resolve_device(places["device"])
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
-    if first:
-        logs = f"logs: tensorboard --logdir {places['log_dir']}"
-        print(f"checkpoint: {places['checkpoint']}\n{logs}")
-    trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{algorithm}")
-    try:
-        result = trainer.resume(resume) if resume else trainer.train(entry.id, config, values)
-    except WorkerLost as error:
-        again = f"gpu-zoo train {env_id} --resume {places['checkpoint']}"
-        raise UserError(f"{error}, as in: torchrun ... {again}") from None
-    if not first:
-        return 0
-    last = result.curve[-1]
-    means = next((u.returns for u in reversed(result.curve) if u.returns), dict[str, float]())
-    returns = ", ".join(f"{group} {value:.2f}" for group, value in means.items()) or "none yet"
-    print(f"{last.env_steps:,} steps in {last.seconds:.0f} s, last mean return: {returns}")
-    if entry.render is not None:
-        where = shlex.quote(str(places["checkpoint"]))
-        print(f"to see it: gpu-zoo play {shlex.quote(env_id)} --checkpoint {where}")
-    return 0
 
 
 def doctor() -> int:

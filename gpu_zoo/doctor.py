@@ -29,6 +29,9 @@ CORE = ("numpy", "gymnasium", "pettingzoo")
 OPTIONAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("torch",), "training, array='torch'", "gpu-zoo[train]"),
     (("tensorboard",), "training logs", "gpu-zoo[train]"),
+    (("PyYAML",), "configuration files", "gpu-zoo[train]"),
+    (("matplotlib",), "gpu-zoo compare", "gpu-zoo[plot]"),
+    (("wandb",), "gpu-zoo train --wandb", "gpu-zoo[wandb]"),
     (("pygame-ce", "pygame"), "render()", "gpu-zoo[render]"),
     (("imageio",), "recordings", "gpu-zoo[render]"),
     (("mpe2",), "the original environments, gpu-zoo play --reference", "mpe2==1.1.1"),

@@ -1,5 +1,6 @@
 """Write what derives from the registry: environment pages and their places in the site's
-navigation, their index, the README's table.
+navigation, their index, the README's table. And from the newest docs/benchmarks/*-returns-*.json
+the table of returns.
 
 python docs/_scripts/build_pages.py            write
 python docs/_scripts/build_pages.py --check    exit 1 if a file is not up to date
@@ -9,10 +10,12 @@ On an environment's page only the text between the two markers is generated; pro
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import gpu_zoo
 from gpu_zoo.prelude import Program
@@ -21,6 +24,8 @@ from gpu_zoo.spec import Actions, EnvSpec, Expr, Group, Param, Slice, Value, ran
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
+BENCHMARKS = ROOT / "docs" / "benchmarks"
+RETURNS = ROOT / "docs" / "returns.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 NAV = ("      # generated: begin", "      # generated: end")
 WHERE = {"compile": "compiled in", "launch": "`set_param`", "host": "Python only"}
@@ -183,6 +188,40 @@ def supported() -> Iterator[str]:
     yield from table(("id", "agents", "actions", "follows", ""), rows)
 
 
+def returns(benchmarks: Path = BENCHMARKS) -> Iterator[str]:
+    """The table of returns, a row for each group of agents, and how it was measured."""
+    files = sorted(benchmarks.glob("*-returns-*.json"))
+    if not files:
+        yield "No run of `docs/_scripts/returns.py` is recorded yet."
+        return
+    report = json.loads(files[-1].read_text())
+    rows = []
+    for entry in report["entries"]:
+        runs = entry["runs"]
+        seconds = sum(run["seconds"] for run in runs) / len(runs)
+        steps = f"{runs[0]['env_steps'] / 1e6:.3g} M"
+        for group, found in entry["groups"].items():
+            means = [interval(found.get(kind)) for kind in ("trained", "others_random")]
+            who = (f"`{entry['env_id']}`", entry["algorithm"], group, str(len(runs)))
+            played = f"{entry['random'][group]:.2f}"
+            rows.append((*who, played, *means, steps, f"{seconds:.0f}"))
+    header = ("environment", "algorithm", "group", "seeds", "random play", "trained",
+              "trained, others at random", "steps", "seconds")  # fmt: skip
+    yield from table(header, rows)
+    machine = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
+    versions = ", ".join(f"{key} {value}" for key, value in report["versions"].items())
+    yield f"Machine: {machine}; runs at a time: {report['jobs']}. {versions}."
+    yield f"Episodes of each policy: {report['episodes']:,}. File: `{files[-1].name}`."
+
+
+def interval(found: Mapping[str, Any] | None) -> str:
+    """A mean and the half-width of its interval; a dash where there is none."""
+    if found is None:
+        return "-"
+    half = "" if found["half_width"] is None else f" ± {found['half_width']:.2f}"
+    return f"{found['mean']:.2f}{half}"
+
+
 def between(old: str, new: str, begin: str = BEGIN, end: str = END) -> str:
     """``old`` with what stands between the markers replaced by ``new``."""
     if begin not in old:
@@ -206,6 +245,7 @@ def wanted() -> dict[Path, str]:
     for path in (index, ROOT / "README.md"):
         old = path.read_text() if path.is_file() else "# Environments\n\n" + BEGIN + END + "\n"
         files[path] = between(old, "\n".join(supported()).strip())
+    files[RETURNS] = between(RETURNS.read_text(), "\n".join(returns()).strip())
     return files
 
 

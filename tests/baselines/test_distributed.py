@@ -147,12 +147,14 @@ def test_torchrun_starts_the_trainer(tmp_path: Path) -> None:
     options = (
         "mpe/simple_spread_v3", "--total-steps", "320", "--num-envs", "8", "--horizon", "10",
         "--minibatches", "2", "--device", "cpu", "--no-progress", "--hidden", "8",
-        "--checkpoint", str(tmp_path / "a.pt"), "--log-dir", str(tmp_path / "logs"),
+        "--run-dir", str(tmp_path),
     )  # fmt: skip
     output = torchrun("-m", "gpu_zoo.baselines.ppo", *options)
     assert output.count("320 steps in") == 1  # said by one of them only
-    assert len(list((tmp_path / "logs").iterdir())) == 1
-    assert len(torch.load(tmp_path / "a.pt", weights_only=True)["others"]) == 1
+    names = sorted(path.name.split(".")[0] for path in tmp_path.iterdir())
+    assert names == ["checkpoint", "config", "events", "progress"]
+    assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1 + 4
+    assert len(torch.load(tmp_path / "checkpoint.pt", weights_only=True)["others"]) == 1
 
 
 def test_environments_must_be_shared_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:

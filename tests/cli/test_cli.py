@@ -23,7 +23,8 @@ SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
 PLANE = "warpdrive/tag_continuous_v0"
 CATALYST = "warpdrive/catalyst_search_v0"
 COMMANDS = (
-    "list", "info", "train", "play", "render", "bench", "new", "check", "doctor", "source",
+    "list", "info", "train", "compare", "play", "render", "bench", "new", "check", "doctor",
+    "source",
 )  # fmt: skip
 SIZES: list[tuple[str, dict[str, Any]]] = [
     (SPREAD, {}),
@@ -509,17 +510,19 @@ def test_a_policy_of_agents_that_leave_can_be_played(
 
 
 def test_train_options_are_the_tuned_ones_until_changed(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
-    from gpu_zoo.baselines import config as configs
-    from gpu_zoo.baselines import ppo
+    from gpu_zoo.baselines import config_file, ppo
 
-    tuned = configs.PPOConfig(learning_rate=0.123, hidden=(5, 6), num_envs=7)
-    monkeypatch.setattr("gpu_zoo.commands.default_config", lambda env_id: tuned)
+    (tmp_path / "ppo").mkdir()
+    tuned = "learning_rate: 0.123\nhidden: [5, 6]\nnum_envs: 7\n"
+    (tmp_path / "ppo" / "simple_spread_v3.yaml").write_text(tuned)
+    monkeypatch.setattr(config_file, "CONFIGS", tmp_path)
+    monkeypatch.chdir(tmp_path)
     calls: list[Any] = []
 
-    def train(*args: Any) -> Any:
+    def train(*args: Any, on_update: None) -> Any:
         calls.append(args)
         raise KeyboardInterrupt
 
@@ -536,7 +539,7 @@ def test_train_options_are_the_tuned_ones_until_changed(
 
 @pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg"])
 def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | None) -> None:
-    from gpu_zoo.commands import ALGORITHMS
+    from gpu_zoo.baselines.algorithms import ALGORITHMS
 
     wanted = ALGORITHMS[algorithm or "ppo"].__dataclass_fields__
     named = [] if algorithm is None else [f"--algorithm={algorithm}"]

@@ -39,6 +39,8 @@ def test_wheel_holds_all_kernels_under_the_package(wheel: Path) -> None:
     assert "gpu_zoo/py.typed" in names
     for template in (ROOT / "gpu_zoo" / "templates").glob("*.*"):
         assert f"gpu_zoo/templates/{template.name}" in names
+    for config in (ROOT / "baselines" / "configs").rglob("*.yaml"):
+        assert f"gpu_zoo/{config.relative_to(ROOT)}" in names
     # The repository's top folders must not land in site-packages under their own names.
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"gpu_zoo"}

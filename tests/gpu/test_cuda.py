@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import BUILT, DEFAULTS, Case, over, over_shapes
+from masks.ferry import LEAVING, MULTI
 
 from gpu_zoo.backends import why_no_cuda
 from gpu_zoo.errors import InvalidAction
@@ -400,3 +401,28 @@ def test_actions_on_the_host_are_refused(case: Case, array: str) -> None:
     }
     with pytest.raises(InvalidAction, match="on another device"):
         env.step(host)
+
+
+MASKED = Subject(LEAVING, {"SPACE": MULTI, "may_quit": True})
+
+
+@pytest.mark.parametrize("shape", ["lane", "block", "spread"])
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
+def test_masks_are_the_cpus(shape: str, mode: str) -> None:
+    envs = [
+        MASKED.make(65, device=device, shape=shape, autoreset_mode=mode)
+        for device in ("cpu", "cuda")
+    ]
+    require_same_play(*envs, steps=100)
+
+
+@ARRAYS
+def test_forbidden_actions_are_named_if_that_is_wanted(array: str) -> None:
+    env = MASKED.make(5, device="cuda", array=array, validate_actions=True)
+    _, infos = env.reset(seed=SEED)
+    assert to_numpy(infos["action_mask"]["walker_1"]).dtype == np.int8
+    env.set_state({"coins": env.get_state()["coins"] * 0})
+    env.group["walker"].actions[3, 1, 0] = 2
+    problem = r"\['walker_1'\]\[3\]: \[2, 0\] is masked, expected one of \[0, 1\] in component 0"
+    with pytest.raises(InvalidAction, match=problem):
+        env.step()

@@ -119,7 +119,10 @@ def test_a_run_that_was_stopped_is_gone_on_with(returns: Any, tmp_path: Path) ->
     class Stop(Exception):
         pass
 
+    stopped: list[float] = []
+
     def stop(update: ppo.Update) -> None:
+        stopped.append(update.seconds)
         raise Stop
 
     whole = run_folder.train(tmp_path / "whole", SPREAD, "ppo", TINY).curve
@@ -127,10 +130,14 @@ def test_a_run_that_was_stopped_is_gone_on_with(returns: Any, tmp_path: Path) ->
         config = dataclasses.replace(TINY, checkpoint_interval=interval)
         with pytest.raises(Stop):
             run_folder.train(tmp_path / name, SPREAD, "ppo", config, on_update=stop)
-        for _ in range(2):  # and one that is done stays as it is
+        seconds = []
+        for _ in range(2):
             returns.train(SPREAD, "ppo", config, tmp_path / name)
             saved = checkpoint.load(tmp_path / name / "checkpoint.pt")
             assert [ppo.Update(**update) for update in saved["curve"]] == whole
+            seconds.append([update["seconds"] for update in saved["curve"]])
+        assert seconds[0] == seconds[1]  # one that is done stays as it is
+        assert (seconds[0][0] == stopped[-1]) == (name == "after")  # and is that which was begun
 
 
 def test_the_page_s_table_is_the_newest_file(pages: Any, tmp_path: Path) -> None:

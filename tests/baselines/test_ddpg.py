@@ -197,7 +197,7 @@ def test_warmup_is_uniform_and_learns_nothing() -> None:
     assert learner.critic_updates == 0
     trainer.step()
     assert learner.critic_updates == 1
-    kept = learner.replay.rows.actions[: int(learner.replay.size)]
+    kept = learner.replay.rows.actions[: int(learner.replay.ring.size)]
     assert len(kept) == 4000 and float(kept.abs().max()) <= 1
     torch.testing.assert_close(kept[:1000, 0] * 2, torch.tensor(actions[:1000]))
 

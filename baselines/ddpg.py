@@ -194,13 +194,22 @@ class Learner:
         self.critic_updates = state["critic_updates"]
 
 
-def descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def descend(
+    loss: Tensor,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    max_grad_norm: float | None = None,
+) -> None:
     """A gradient step of ``network`` alone: what else the loss went through gets no gradient.
 
-    The actor's loss goes through the critics, which would otherwise learn to praise.
+    The actor's loss goes through the critics, which would otherwise learn to praise. Gradients are
+    scaled down to ``max_grad_norm``, if one is given.
     """
+    parameters = list(network.parameters())
     optimizer.zero_grad()
-    loss.backward(inputs=list(network.parameters()))  # type: ignore[no-untyped-call]
+    loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
+    if max_grad_norm is not None:
+        nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     optimizer.step()
 
 
@@ -328,7 +337,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of DDPG.
     """
-    state = load_checkpoint(path)
+    state = load_checkpoint(path, "ddpg")
     config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

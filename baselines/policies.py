@@ -20,6 +20,6 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint.
     """
-    if checkpoint.load(path).get("algorithm") == "ddpg":
+    if checkpoint.load(path).get("algorithm") in ("ddpg", "pql"):
         return DeterministicPolicy.load(path, device, seed)
     return Policy.load(path, device, seed)

@@ -220,7 +220,7 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["train", SPREAD, "--device", "gpu"], "device='gpu'"),
         (["train", "--seed", "3", SPREAD], "name the environment first"),
         (["train", SPREAD, "--resume", "none.pt"], "none.pt: no such file"),
-        (["train", SPREAD, "--algorithm", "ddpg"], "DDPG needs continuous actions"),
+        (["train", SPREAD, "--algorithm", "ddpg"], "expected continuous actions"),
         (["train", SPREAD, "--algorithm", "a2c", "--gamma", "2"], "gamma=2.0: expected a number"),
         (["info", SPREAD, "--param", "N=many"], "N='many': expected int of at least 1"),
         (["info", SPREAD, "--param", "N=0"], "N=0: expected int of at least 1"),

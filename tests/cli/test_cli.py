@@ -222,6 +222,7 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["train", SPREAD, "--resume", "none.pt"], "none.pt: no such file"),
         (["train", SPREAD, "--algorithm", "ddpg"], "expected continuous actions"),
         (["train", SPREAD, "--algorithm", "pql"], "expected continuous actions"),
+        (["train", SPREAD, "--algorithm", "sac"], "expected continuous actions"),
         (
             ["train", "pendulum_v1", "--algorithm", "pql", "--value-device", "gpu"],
             "--value-device: device='gpu': expected 'cpu'",
@@ -542,7 +543,7 @@ def test_train_options_are_the_tuned_ones_until_changed(
     assert config.log_dir.startswith("runs/simple_spread_v3/")
 
 
-@pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg", "pql"])
+@pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg", "pql", "sac"])
 def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | None) -> None:
     from gpu_zoo.baselines.algorithms import ALGORITHMS
 
@@ -556,7 +557,7 @@ def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | N
         assert f"--{name.replace('_', '-')} " not in out
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ddpg", "pql"])
+@pytest.mark.parametrize("algorithm", ["a2c", "ddpg", "pql", "sac"])
 def test_other_algorithms_train_are_played_and_resumed(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:

@@ -34,9 +34,8 @@ class Parcel:
                 stream = torch.cuda.current_stream(tensor.device)
                 stream.wait_event(self._made)
                 tensor.record_stream(stream)  # its memory is not another's before that is done
-        return {
-            name: tensor.to(device, non_blocking=True) for name, tensor in self._tensors.items()
-        }
+        there = device.type == "cuda"  # what goes to the host is not to be read before it arrived
+        return {name: x.to(device, non_blocking=there) for name, x in self._tensors.items()}
 
 
 class Sent:

@@ -452,3 +452,46 @@ def test_a_bad_value_is_named(changes: dict[str, Any]) -> None:
     message = str(caught.value)
     assert message.startswith(f"{name}={value!r}: expected ")
     assert "\n" not in message
+
+
+# Learning --------------------------------------------------------------------------------------
+
+
+def held_up(**changes: Any) -> float:
+    """The mean return after some 750 updates of the critics. Random play makes -1200; to swing the
+    pendulum up and hold it costs 130 on average.
+    """
+    config = PQLConfig(
+        total_steps=18_000, num_envs=128, horizon=10, hidden=(64, 64), gamma=0.95, reward_scale=0.1,
+        actor_lr=2e-3, critic_lr=2e-3, device="cpu", progress=False, **changes,
+    )  # fmt: skip
+    return evaluate(train(PENDULUM, config).policy, episodes=500).mean.mean
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("concurrent", [True, False])
+@pytest.mark.parametrize(
+    "changes", [{}, {"distributional": True, "v_min": -32.0, "v_max": 0.0}], ids=["mean", "c51"]
+)
+def test_it_learns_to_swing_up(concurrent: bool, changes: dict[str, Any]) -> None:
+    assert held_up(concurrent=concurrent, **changes) > -250
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["policies are not renewed", "critics are not", "no targets"])
+def test_it_does_not_learn_from_parts_that_do_not_talk(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the threshold above says something."""
+    if broken == "no targets":
+        monkeypatch.setattr(pql_parts.ddpg, "follow", lambda target, source, tau: None)
+    else:
+        kind = Actor if broken.startswith("policies") else Critics
+        renew = parcel.Lagged.renew
+
+        def skip(self: Any) -> None:
+            if not isinstance(self._network, kind):
+                renew(self)
+
+        monkeypatch.setattr(parcel.Lagged, "renew", skip)
+    assert held_up(concurrent=False) < -250

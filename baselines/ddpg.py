@@ -199,22 +199,13 @@ class Learner:
         self.critic_updates = state["critic_updates"]
 
 
-def descend(
-    loss: Tensor,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    max_grad_norm: float | None = None,
-) -> None:
+def descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """A gradient step of ``network`` alone: what else the loss went through gets no gradient.
 
-    The actor's loss goes through the critics, which would otherwise learn to praise. Gradients are
-    scaled down to ``max_grad_norm``, if one is given.
+    The actor's loss goes through the critics, which would otherwise learn to praise.
     """
-    parameters = list(network.parameters())
     optimizer.zero_grad()
-    loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
-    if max_grad_norm is not None:
-        nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+    loss.backward(inputs=list(network.parameters()))  # type: ignore[no-untyped-call]
     optimizer.step()
 
 

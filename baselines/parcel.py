@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 
 class Parcel:
@@ -42,17 +42,15 @@ class Sent:
     """The weights that a network's owner sent last; older ones are forgotten.
 
     Attributes:
-        parcel: what was sent.
+        parcel: what was sent; None at the very start.
     """
 
-    def __init__(self, network: nn.Module) -> None:
-        self.parcel: Parcel
-        self.send(network)
+    def __init__(self) -> None:
+        self.parcel: Parcel | None = None
 
-    def send(self, network: nn.Module) -> None:
-        """Send the network's weights as they are now."""
-        with torch.no_grad():
-            self.parcel = Parcel({"weights": parameters_to_vector(network.parameters())})
+    def send(self, weights: Tensor) -> None:
+        """Send all weights of the network, ``(n,)``, as they are now."""
+        self.parcel = Parcel({"weights": weights.detach().clone()})
 
 
 class Lagged:
@@ -72,7 +70,7 @@ class Lagged:
     def renew(self) -> None:
         """Take over the weights that were sent last."""
         parcel = self._sent.parcel
-        if parcel is not self._opened:
+        if parcel is not None and parcel is not self._opened:
             # The parameters then lie in the parcel's memory, to which nobody writes.
             weights = parcel.open(self._device)["weights"]
             vector_to_parameters(weights, self._network.parameters())

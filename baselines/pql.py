@@ -25,7 +25,7 @@ from torch import Tensor
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
-from gpu_zoo.baselines import checkpoint, loop
+from gpu_zoo.baselines import checkpoint, distributed, loop
 from gpu_zoo.baselines.deterministic import DeterministicPolicy, load_checkpoint, make_actors
 from gpu_zoo.baselines.evaluation import evaluate
 from gpu_zoo.baselines.loop import Update
@@ -70,7 +70,7 @@ class Trainer:
     def _make_parts(self, actors: Mapping[str, Any]) -> None:
         config, places = self.config, self.places
         weights = torch.Generator().manual_seed(config.seed + 2**31)  # not those of the actors
-        policies = {name: Sent(actor) for name, actor in actors.items()}
+        policies = {name: Sent() for name in actors}
         copies = [
             {name: copy.deepcopy(actor).to(place.device) for name, actor in actors.items()}
             for place in places.values()
@@ -208,8 +208,8 @@ class Trainer:
         for group, saved in state["learners"].items():
             for name, part in self._parts(group).items():
                 part.load_state_dict(saved[name])
-            self.values[group].sent.send(self.values[group].critics)
-            self.policies[group].sent.send(self.policies[group].actor)
+            self.values[group].sent.send(self.values[group].weights)
+            self.policies[group].sent.send(self.policies[group].weights)
             moments = self.policies[group].actor.moments
             explored = self.explorer.actors[group].moments
             if moments is not None and explored is not None:
@@ -257,6 +257,7 @@ def train(
         TypeError: the actions of a group are not continuous.
         ValueError: a parameter out of range, or a replay too small for one step.
     """
+    distributed.alone("pql")
     config = PQLConfig() if config is None else config
     with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)

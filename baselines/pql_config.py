@@ -15,7 +15,8 @@ class PQLConfig:
 
     They are those of the paper and its code but for these, which are for a CPU: ``num_envs`` (4096
     there), ``batch_size`` (8192), ``capacity`` (5,000,000) and ``hidden`` (512, 256 and 128, with
-    ELU where these networks have ReLU). Noise is measured in units of half an action's range.
+    ELU where these networks have ReLU); and the optimizer is Adam without weight decay. Noise is
+    measured in units of half an action's range.
 
     Attributes:
         total_steps: environment steps to train for, whatever the number of agents; rounded up to
@@ -40,9 +41,8 @@ class PQLConfig:
             reported as they are.
         normalize_observations: bring observations to mean 0 and variance 1, cut at ±10, in actor
             and learners alike.
-        actor_lr: AdamW's step size for actors.
-        critic_lr: AdamW's step size for critics.
-        weight_decay: AdamW's, for both.
+        actor_lr: Adam's step size for actors.
+        critic_lr: Adam's step size for critics.
         max_grad_norm: gradients are scaled down to this norm, those of each group's actor and those
             of its critics.
         gamma: discount a step.
@@ -86,7 +86,6 @@ class PQLConfig:
     normalize_observations: bool = True
     actor_lr: float = 5e-4
     critic_lr: float = 5e-4
-    weight_decay: float = 0.01
     max_grad_norm: float = 0.5
     gamma: float = 0.99
     tau: float = 0.05
@@ -121,7 +120,7 @@ class PQLConfig:
         expect(self, positive, checks.ABOVE_ZERO)
         expect(self, ("gamma", "tau"), checks.SHARE)
         noises = ("target_noise", "target_noise_clip", "noise_min", "noise_max")
-        expect(self, (*noises, "weight_decay"), checks.NOT_NEGATIVE)
+        expect(self, noises, checks.NOT_NEGATIVE)
         expect(self, ("atoms",), (int, "an int of at least 2", lambda v: v >= 2))
         expect(self, ("v_min",), checks.FINITE)
         above = (float, f"a number above v_min={self.v_min}", lambda v: self.v_min < v < math.inf)

@@ -19,6 +19,7 @@ import gpu_zoo
 from gpu_zoo.baselines import ddpg, distribution
 from gpu_zoo.baselines.deterministic import Actor, Critics
 from gpu_zoo.baselines.distribution import DistributionalCritics
+from gpu_zoo.baselines.flat import FlatAdam, flatten
 from gpu_zoo.baselines.parcel import Lagged, Parcel, Sent
 from gpu_zoo.baselines.pql_config import PQLConfig
 from gpu_zoo.baselines.replay import Replay, next_observations
@@ -171,11 +172,13 @@ class ValueLearner:
         self.critics = make_critics(actor, config, weights).to(place.device)
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
         self.target_critics.moments = actor.moments
-        self.optimizer = adamw(self.critics, config.critic_lr, config)
+        self.weights, self.target_weights = flatten(self.critics), flatten(self.target_critics)
+        self.optimizer = FlatAdam(self.weights, config.critic_lr, config.max_grad_norm)
         self.replay = Replay(
             config.capacity, lanes, obs_size, shape, config.n_step, config.gamma, place.device
         )
-        self.sent = Sent(self.critics)
+        self.sent = Sent()
+        self.sent.send(self.weights)
         self.measured: dict[str, list[Tensor]] = {"critic_loss": [], "value": []}
 
     def receive(self) -> None:
@@ -205,9 +208,9 @@ class ValueLearner:
         else:
             wanted = ddpg.targets(self.actor, target_critics, batch, noise, clip)
             loss, value = ddpg.critic_loss(critics, batch, wanted)
-        ddpg.descend(loss, critics, self.optimizer, config.max_grad_norm)
-        ddpg.follow(target_critics, critics, config.tau)
-        self.sent.send(critics)
+        descend(loss, critics, self.optimizer)
+        self.target_weights.data.lerp_(self.weights.data, config.tau)
+        self.sent.send(self.weights)
         self.measured["critic_loss"].append(loss.detach())
         self.measured["value"].append(value)
 
@@ -240,11 +243,13 @@ class PolicyLearner:
         self.critics = critics
         self.critics.moments = self.actor.moments
         self.lagged = Lagged(critics, values, place.device)
-        self.optimizer = adamw(self.actor, config.actor_lr, config)
+        self.weights = flatten(self.actor)
+        self.optimizer = FlatAdam(self.weights, config.actor_lr, config.max_grad_norm)
         self.seen = Ring(
             config.capacity, place.device, {"observations": ((actor.obs_size,), torch.float32)}
         )
         self.sent = policy
+        self.sent.send(self.weights)
         self.measured: dict[str, list[Tensor]] = {"actor_loss": []}
 
     def receive(self) -> None:
@@ -261,8 +266,8 @@ class PolicyLearner:
         self.lagged.renew()
         drawn = self.seen.draw(self.config.batch_size, self.place.generator)["observations"]
         loss = actor_loss(self.actor, self.critics, drawn)
-        ddpg.descend(loss, self.actor, self.optimizer, self.config.max_grad_norm)
-        self.sent.send(self.actor)
+        descend(loss, self.actor, self.optimizer)
+        self.sent.send(self.weights)
         self.measured["actor_loss"].append(loss.detach())
 
 
@@ -281,11 +286,11 @@ def make_critics(actor: Actor, config: PQLConfig, weights: torch.Generator) -> C
     return DistributionalCritics(2, *sizes, weights, atoms, actor.moments)
 
 
-def adamw(network: torch.nn.Module, rate: float, config: PQLConfig) -> torch.optim.Optimizer:
-    """The optimizer of a network's weights."""
-    return torch.optim.AdamW(
-        network.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True
-    )
+def descend(loss: Tensor, network: torch.nn.Module, optimizer: FlatAdam) -> None:
+    """A gradient step of ``network`` alone: what else the loss went through gets no gradient."""
+    optimizer.zero_grad(set_to_none=False)
+    loss.backward(inputs=list(network.parameters()))  # type: ignore[no-untyped-call]
+    optimizer.step()
 
 
 def renew_moments(moments: RunningMoments | None, step: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_zoo.baselines import ddpg, loop
+from gpu_zoo.baselines import ddpg, distributed, loop
 from gpu_zoo.baselines.ddpg import critic_loss, descend, follow
 from gpu_zoo.baselines.deterministic import Critics, load_checkpoint
 from gpu_zoo.baselines.evaluation import evaluate
@@ -182,6 +182,7 @@ def train(
         TypeError: the actions of a group are not continuous.
         ValueError: a parameter out of range, or a replay too small for one step.
     """
+    distributed.alone("sac")
     config = SACConfig() if config is None else config
     with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)

@@ -5,7 +5,7 @@ value learner makes several gradient steps of the critics for each of these step
 learner one of the actor for some of those. Each uses the latest that the others have sent, without
 waiting for it; only when one gets ahead of the agreed ratio does it wait, see turns.py.
 
-    result = train("classic/pendulum_v1", PQLConfig(reward_scale=0.1))
+    result = train("classic/pendulum_v1")
     evaluate(result.policy)
 
 The parts are in pql_parts.py, hyper-parameters in pql_config.py, distributions of returns (PQL-D)
@@ -31,13 +31,14 @@ from gpu_zoo.baselines.evaluation import evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.parcel import Sent
 from gpu_zoo.baselines.ppo import TrainResult
-from gpu_zoo.baselines.pql_config import PQLConfig
+from gpu_zoo.baselines.pql_config import PQLConfig, default_config
 from gpu_zoo.baselines.pql_parts import Explorer, Place, PolicyLearner, ValueLearner
 from gpu_zoo.baselines.turns import Turns, one_by_one, side_by_side
 from gpu_zoo.errors import MissingDependency
 
 __all__ = [
-    "DeterministicPolicy", "PQLConfig", "TrainResult", "Update", "evaluate", "resume", "train",
+    "DeterministicPolicy", "PQLConfig", "TrainResult", "Update", "default_config", "evaluate",
+    "resume", "train",
 ]  # fmt: skip
 
 PARTS = ("explorer", "values", "policy")
@@ -248,7 +249,7 @@ def train(
 
     Args:
         env_id: such as ``"classic/pendulum_v1"``.
-        config: hyper-parameters.
+        config: hyper-parameters; by default those of :func:`default_config`.
         env_params: parameters of the environment, such as ``{"continuous_actions": True}``.
         on_update: called after every iteration, when all parts rest.
 
@@ -258,7 +259,7 @@ def train(
         ValueError: a parameter out of range, or a replay too small for one step.
     """
     distributed.alone("pql")
-    config = PQLConfig() if config is None else config
+    config = default_config(env_id) if config is None else config
     with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
@@ -273,7 +274,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of PQL.
     """
     state = load_checkpoint(path, "pql")
-    config = PQLConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
+    config = PQLConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)

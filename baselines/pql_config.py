@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from gpu_zoo.baselines import checks
+from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
 
 
 @dataclass(frozen=True)
 class PQLConfig:
-    """Hyper-parameters. None are tuned for an environment.
+    """Hyper-parameters. Those tuned for an environment come from :func:`default_config`.
 
     They are those of the paper and its code but for these, which are for a CPU: ``num_envs`` (4096
     there), ``batch_size`` (8192), ``capacity`` (5,000,000) and ``hidden`` (512, 256 and 128, with
@@ -128,3 +129,17 @@ class PQLConfig:
         expect(self, ("hidden",), checks.WIDTHS)
         flags = ("concurrent", "normalize_observations", "distributional", "progress")
         expect(self, flags, checks.FLAG)
+        expect(self, ("device",), checks.DEVICE)
+        expect(self, ("value_device", "policy_device"), checks.DEVICE, optional=True)
+        expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
+
+
+def default_config(env_id: str, **changes: Any) -> PQLConfig:
+    """The tuned hyper-parameters of an environment, from ``baselines/configs/pql``, with changes.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: a change to something that is no hyper-parameter.
+        ValueError: a value out of range.
+    """
+    return config_file.tuned(PQLConfig, "pql", env_id, **changes)

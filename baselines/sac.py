@@ -23,19 +23,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_zoo.baselines import ddpg, distributed, loop
+from gpu_zoo.baselines import checkpoint, ddpg, distributed, loop
 from gpu_zoo.baselines.ddpg import critic_loss, descend, follow
 from gpu_zoo.baselines.deterministic import Critics, load_checkpoint
 from gpu_zoo.baselines.evaluation import evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.baselines.replay import Transitions
-from gpu_zoo.baselines.sac_config import SACConfig
+from gpu_zoo.baselines.sac_config import SACConfig, default_config
 from gpu_zoo.baselines.squashed import SquashedActor, SquashedPolicy, make_actors
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
-    "SACConfig", "SquashedPolicy", "TrainResult", "Update", "evaluate", "resume", "train",
+    "SACConfig", "SquashedPolicy", "TrainResult", "Update", "default_config", "evaluate", "resume",
+    "train",
 ]  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def train(
 
     Args:
         env_id: such as ``"classic/pendulum_v1"``.
-        config: hyper-parameters.
+        config: hyper-parameters; by default those of :func:`default_config`.
         env_params: parameters of the environment, such as ``{"continuous_actions": True}``.
         on_update: called after every iteration.
 
@@ -183,7 +184,7 @@ def train(
         ValueError: a parameter out of range, or a replay too small for one step.
     """
     distributed.alone("sac")
-    config = SACConfig() if config is None else config
+    config = default_config(env_id) if config is None else config
     with loop.cpu_threads(config.threads):
         return Trainer(env_id, config, env_params or {}).run(on_update)
 
@@ -197,7 +198,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of SAC.
     """
     state = load_checkpoint(path, "sac")
-    config = SACConfig(**{**state["config"], "device": state["device"], "checkpoint": str(path)})
+    config = SACConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
         trainer.load_state_dict(state)

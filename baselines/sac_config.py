@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
-from gpu_zoo.baselines import checks
+from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
 from gpu_zoo.baselines.ddpg_config import DDPGConfig
 
 
 @dataclass(frozen=True)
 class SACConfig:
-    """Hyper-parameters. None are tuned for an environment.
+    """Hyper-parameters. Those tuned for an environment come from :func:`default_config`.
 
     Attributes:
         total_steps: environment steps to train for, whatever the number of agents; rounded up to
@@ -86,3 +87,14 @@ class SACConfig:
         own = ("temperature", "target_entropy", "temperature_lr")
         return DDPGConfig(**{f.name: getattr(self, f.name) for f in fields(self)
                              if f.name not in own})  # fmt: skip
+
+
+def default_config(env_id: str, **changes: Any) -> SACConfig:
+    """The tuned hyper-parameters of an environment, from ``baselines/configs/sac``, with changes.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: a change to something that is no hyper-parameter.
+        ValueError: a value out of range.
+    """
+    return config_file.tuned(SACConfig, "sac", env_id, **changes)

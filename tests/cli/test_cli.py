@@ -225,7 +225,7 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["train", SPREAD, "--algorithm", "sac"], "expected continuous actions"),
         (
             ["train", "pendulum_v1", "--algorithm", "pql", "--value-device", "gpu"],
-            "--value-device: device='gpu': expected 'cpu'",
+            "--value_device='gpu': expected 'cpu'",
         ),
         (["train", SPREAD, "--algorithm", "a2c", "--gamma", "2"], "gamma=2.0: expected a number"),
         (["info", SPREAD, "--param", "N=many"], "N='many': expected int of at least 1"),

@@ -126,14 +126,19 @@ class Learner:
         group = self.group
         # Zeros where an agent has left and its row means nothing.
         seen = torch.where(group.active.unsqueeze(-1), group.observations, self.zero)
-        actions = self.actor(seen)
         if self.replay.steps < self.config.warmup:
-            actions.uniform_(-1, 1, generator=generator)
+            shape = (*seen.shape[:-1], *self.actor.head.action_shape)
+            actions = seen.new_empty(shape).uniform_(-1, 1, generator=generator)
         else:
-            noise = torch.empty_like(actions).normal_(generator=generator)
-            actions = (actions + self.noise * noise).clamp(-1, 1)
+            actions = self.explore(seen, generator)
         self.replay.before(seen, actions, group.active)
         group.actions.copy_(self.actor.head.to_env(actions))
+
+    def explore(self, seen: Tensor, generator: torch.Generator) -> Tensor:
+        """Actions with noise."""
+        actions: Tensor = self.actor(seen)
+        noise = torch.empty_like(actions).normal_(generator=generator)
+        return (actions + self.noise * noise).clamp(-1, 1)
 
     @torch.no_grad()
     def record(self, done: Tensor) -> None:
@@ -172,7 +177,7 @@ class Learner:
     def take_measured(self) -> dict[str, Tensor]:
         """Means of ``METRICS`` since the last call, without those of which there are none."""
         means = {name: torch.stack(v).mean() for name, v in self.measured.items() if v}
-        self.measured = {name: [] for name in METRICS}
+        self.measured = {name: [] for name in self.measured}
         return means
 
     def _parts(self) -> dict[str, Any]:
@@ -212,19 +217,27 @@ class Trainer:
 
     def __init__(self, env_id: str, config: DDPGConfig, env_params: Mapping[str, Any]) -> None:
         self.env_id, self.config, self.env_params = env_id, config, dict(env_params)
-        actors = make_actors(env_id, env_params, config.hidden, config.seed)
+        actors = self.make_actors()
         self.env = gpu_zoo.make_vec(
             env_id, config.num_envs, device=config.device, array="torch", **env_params
         )
         weights = torch.Generator().manual_seed(config.seed + 2**31)  # not those of the actors
         self.learners = {
-            name: Learner(group, actors[name], config, weights)
+            name: self.make_learner(group, actors[name], weights)
             for name, group in self.env.group.items()
         }
         self.device = next(iter(self.env.group.values())).rewards.device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         self.env.reset(seed=config.seed * config.num_envs)  # no two seeds share an environment
         self.curve: list[Update] = []
+
+    def make_actors(self) -> dict[str, Actor]:
+        """A fresh actor a group."""
+        return make_actors(self.env_id, self.env_params, self.config.hidden, self.config.seed)
+
+    def make_learner(self, group: GroupBuffers, actor: Actor, weights: torch.Generator) -> Learner:
+        """A group's learner."""
+        return Learner(group, actor, self.config, weights)
 
     def step(self) -> Tensor:
         """One step of all environments, and learning after it; how many episodes ended."""
@@ -328,7 +341,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of DDPG.
     """
-    state = load_checkpoint(path)
+    state = load_checkpoint(path, "ddpg")
     config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

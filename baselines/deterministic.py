@@ -1,4 +1,4 @@
-"""Networks of DDPG: an actor that names one action, critics that value it; and their policy."""
+"""Networks of DDPG and PQL: an actor that names one action, critics that value it; their policy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.evaluation import Policy
 from gpu_zoo.baselines.fused import Perceptron
+from gpu_zoo.baselines.running import RunningMoments
 
 
 def relu_mlp(
@@ -35,6 +36,24 @@ def relu_mlp(
         nn.init.zeros_(layer.bias)
         layers += [layer] if last else [layer, nn.ReLU()]
     return Perceptron(*layers)
+
+
+def standardised(observations: Tensor, moments: RunningMoments | None) -> Tensor:
+    """Observations as networks get them: as they are, if there are no moments."""
+    return observations if moments is None else moments.standardise(observations)
+
+
+def box(space: spaces.Space[Any]) -> spaces.Box:
+    """The space, if it is of continuous actions.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        raise TypeError(
+            f"action_space={space}: expected continuous actions, a Box with one dimension"
+        )
+    return space
 
 
 class BoxHead(nn.Module):
@@ -63,6 +82,8 @@ class Actor(nn.Module):
         action_space: a Box with one dimension.
         hidden: widths of the hidden layers.
         generator: draws the initial weights; a CPU generator.
+        normalize: standardise observations with the moments in ``moments``, which the trainer
+            lets grow.
 
     Raises:
         TypeError: another action space.
@@ -74,20 +95,19 @@ class Actor(nn.Module):
         action_space: spaces.Space[Any],
         hidden: tuple[int, ...],
         generator: torch.Generator,
+        *,
+        normalize: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(action_space, spaces.Box) or len(action_space.shape) != 1:
-            raise TypeError(
-                f"action_space={action_space}: DDPG needs continuous actions, a Box with one "
-                "dimension"
-            )
-        self.head = BoxHead(action_space)
+        self.obs_size = obs_size
+        self.head = BoxHead(box(action_space))
+        self.moments = RunningMoments(obs_size) if normalize else None
         # Nearly the middle of the box at first: tanh would pass no gradient near its bounds.
-        self.net = relu_mlp(obs_size, hidden, action_space.shape[0], 0.01, generator)
+        self.net = relu_mlp(obs_size, hidden, self.head.action_shape[0], 0.01, generator)
 
     def forward(self, observations: Tensor) -> Tensor:
         """The action for each observation."""
-        actions: Tensor = self.net(observations)
+        actions: Tensor = self.net(standardised(observations, self.moments))
         return actions.tanh()
 
     # As other policies' networks are asked: for their likeliest action, for a sample and its
@@ -113,7 +133,17 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Several estimates of the value of an action from -1 to 1, which share nothing."""
+    """Several estimates of the value of an action from -1 to 1, which share nothing.
+
+    Args:
+        count: how many.
+        obs_size: length of an observation.
+        action_size: length of an action.
+        hidden: widths of the hidden layers of each.
+        generator: draws the initial weights; a CPU generator.
+        moments: standardise observations with these, which are an actor's, too.
+        outputs: of each network.
+    """
 
     def __init__(
         self,
@@ -122,59 +152,72 @@ class Critics(nn.Module):
         action_size: int,
         hidden: tuple[int, ...],
         generator: torch.Generator,
+        moments: RunningMoments | None = None,
+        outputs: int = 1,
     ) -> None:
         super().__init__()
+        self.moments = moments
         self.nets = nn.ModuleList(
-            relu_mlp(obs_size + action_size, hidden, 1, 1.0, generator) for _ in range(count)
+            relu_mlp(obs_size + action_size, hidden, outputs, 1.0, generator) for _ in range(count)
         )
+
+    def inputs(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """What the networks get."""
+        return torch.cat([standardised(observations, self.moments), actions], -1)
 
     def forward(self, observations: Tensor, actions: Tensor) -> Tensor:
         """All estimates, ``(count, ...)``."""
-        inputs = torch.cat([observations, actions], -1)
+        inputs = self.inputs(observations, actions)
         return torch.stack([net(inputs).squeeze(-1) for net in self.nets])
 
     def first(self, observations: Tensor, actions: Tensor) -> Tensor:
         """The first estimate alone, ``(...)``."""
-        value: Tensor = self.nets[0](torch.cat([observations, actions], -1))
+        value: Tensor = self.nets[0](self.inputs(observations, actions))
         return value.squeeze(-1)
 
 
 class DeterministicPolicy(Policy):
-    """A :class:`~gpu_zoo.baselines.evaluation.Policy` whose networks are actors of DDPG.
+    """A :class:`~gpu_zoo.baselines.evaluation.Policy` whose networks are actors of DDPG or PQL.
 
     It draws nothing: ``deterministic`` makes no difference, nor does the seed.
     """
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", seed: int = 0) -> DeterministicPolicy:
-        """The policy in a checkpoint of DDPG.
+        """The policy in a checkpoint of DDPG or PQL.
 
         Raises:
-            CheckpointError: the file is missing, broken or no checkpoint of DDPG.
+            CheckpointError: the file is missing, broken or no such checkpoint.
         """
-        content = load_checkpoint(path)
-        env_id, env_params = content["env_id"], content["env_params"]
-        actors = make_actors(env_id, env_params, tuple(content["config"]["hidden"]), seed)
+        content = load_checkpoint(path, "ddpg", "pql")
+        env_id, env_params, config = content["env_id"], content["env_params"], content["config"]
+        normalize = config.get("normalize_observations", False)
+        actors = make_actors(env_id, env_params, tuple(config["hidden"]), seed, normalize)
         for group, actor in actors.items():
             actor.load_state_dict(content["learners"][group]["actor"])
             actor.to(device)
         return cls(env_id, env_params, actors, seed)  # type: ignore[arg-type] # they act alike
 
 
-def load_checkpoint(path: str | Path) -> dict[str, Any]:
-    """The content of a checkpoint of DDPG.
+def load_checkpoint(path: str | Path, *algorithms: str) -> dict[str, Any]:
+    """The content of a checkpoint of one of these algorithms.
 
     Raises:
-        CheckpointError: the file is missing, broken or no checkpoint of DDPG.
+        CheckpointError: the file is missing, broken or no such checkpoint.
     """
     content = checkpoint.load(path)
-    if content.get("algorithm") != "ddpg":
-        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than DDPG")
+    if content.get("algorithm") not in algorithms:
+        names = " or ".join(name.upper() for name in algorithms)
+        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than {names}")
     return content
 
 
 def make_actors(
-    env_id: str, env_params: Mapping[str, Any], hidden: tuple[int, ...], seed: int
+    env_id: str,
+    env_params: Mapping[str, Any],
+    hidden: tuple[int, ...],
+    seed: int,
+    normalize: bool = False,
 ) -> dict[str, Actor]:
     """A fresh actor for every group of agents of an environment, on the CPU.
 
@@ -184,6 +227,8 @@ def make_actors(
     spec = gpu_zoo.spec(env_id)
     generator = torch.Generator().manual_seed(seed)
     return {
-        group.name: Actor(group.obs_size, group.actions.space(), hidden, generator)
+        group.name: Actor(
+            group.obs_size, group.actions.space(), hidden, generator, normalize=normalize
+        )
         for group in spec.layout(spec.resolve(env_params))
     }

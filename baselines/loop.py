@@ -14,6 +14,9 @@ from gpu_zoo.baselines import distributed
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.ddpg_config import DDPGConfig
 from gpu_zoo.baselines.logger import Logger
+from gpu_zoo.baselines.pql_config import PQLConfig
+
+Config = PPOConfig | DDPGConfig | PQLConfig
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,13 @@ class Update:
     seconds: float = field(compare=False)
 
 
-def iterations(config: PPOConfig | DDPGConfig) -> int:
+def iterations(config: Config) -> int:
     """How many a run has."""
     return math.ceil(config.total_steps / (config.num_envs * config.horizon))
 
 
 def run(
-    config: PPOConfig | DDPGConfig,
+    config: Config,
     curve: list[Update],
     iterate: Callable[[], tuple[int, dict[str, float], dict[str, float]]],
     save: Callable[[str], None],

@@ -7,6 +7,7 @@ from pathlib import Path
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.deterministic import DeterministicPolicy
 from gpu_zoo.baselines.evaluation import Policy
+from gpu_zoo.baselines.squashed import SquashedPolicy
 
 
 def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
@@ -20,6 +21,6 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint.
     """
-    if checkpoint.load(path).get("algorithm") == "ddpg":
-        return DeterministicPolicy.load(path, device, seed)
-    return Policy.load(path, device, seed)
+    kinds = {"ddpg": DeterministicPolicy, "pql": DeterministicPolicy, "sac": SquashedPolicy}
+    kind = kinds.get(checkpoint.load(path).get("algorithm", "ppo"), Policy)
+    return kind.load(path, device, seed)

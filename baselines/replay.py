@@ -1,7 +1,6 @@
 """Replay of n-step transitions in device memory, for all environments and agents of a group.
 
-Nothing here waits for the device: what cannot be stored goes to a row that is never read, and how
-many rows there are is known to the device alone.
+Nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpu_zoo.baselines.ring import Ring
 from gpu_zoo.vector import GroupBuffers
 
 
@@ -77,7 +77,7 @@ class Replay:
             raise ValueError(f"capacity={capacity}: expected at least num_envs * agents = {count}")
         if n_step < 1:
             raise ValueError(f"n_step={n_step}: expected at least 1")
-        self.capacity, self.n_step, self.gamma = capacity, n_step, gamma
+        self.n_step, self.gamma = n_step, gamma
 
         def store(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
@@ -91,18 +91,22 @@ class Replay:
             "terminated": store(n_step, count, dtype=torch.bool),
             "ended": store(n_step, count, dtype=torch.bool),
         }
-        # The last row takes what is not to be kept.
-        self.rows = Transitions(
-            store(capacity + 1, obs_size),
-            store(capacity + 1, *action_shape, dtype=action_dtype),
-            store(capacity + 1),
-            store(capacity + 1, obs_size),
-            store(capacity + 1),
-        )
+        entry, number = ((obs_size,), torch.float32), ((), torch.float32)
+        self.ring = Ring(
+            capacity,
+            device,
+            {
+                "observations": entry, "actions": (action_shape, action_dtype), "returns": number,
+                "next_observations": entry, "discounts": number,
+            },
+        )  # fmt: skip
         self.steps = 0
-        self.head = store(dtype=torch.int64)  # the row to be written next
-        self.size = store(dtype=torch.int64)  # rows that hold something
         self.lane = torch.arange(count, device=device)
+
+    @property
+    def rows(self) -> Transitions:
+        """What is stored, in no order, and a last row that means nothing."""
+        return Transitions(**self.ring.columns)
 
     def before(self, observations: Tensor, actions: Tensor, active: Tensor) -> None:
         """Note what is about to happen.
@@ -132,7 +136,8 @@ class Replay:
         )
         self.steps += 1
         if self.steps >= self.n_step:
-            self._store(*self._oldest())
+            transitions, counts = self._oldest()
+            self.ring.put(vars(transitions), counts)
 
     def _note(self, **values: Tensor) -> None:
         slot = self.steps % self.n_step
@@ -163,43 +168,24 @@ class Replay:
         )
         return transitions, window["active"][first]
 
-    def _store(self, transitions: Transitions, counts: Tensor) -> None:
-        row = (self.head + counts.cumsum(0) - 1) % self.capacity
-        row = row.masked_fill(~counts, self.capacity)
-        for name, kept in vars(self.rows).items():
-            kept.index_copy_(0, row, getattr(transitions, name))
-        total = counts.sum()
-        self.head.add_(total).remainder_(self.capacity)
-        self.size.add_(total).clamp_(max=self.capacity)
-
     def sample(self, count: int, generator: torch.Generator) -> Transitions:
         """Draw ``count`` transitions uniformly, with replacement; zeros if nothing is stored."""
-        # The remainder of so large a number is uniform to one part in 10^9.
-        number = torch.randint(
-            2**62, (count,), generator=generator, device=self.size.device, dtype=torch.int64
-        )
-        row = number % self.size.clamp(min=1)
-        return Transitions(*(kept.index_select(0, row) for kept in vars(self.rows).values()))
+        return Transitions(**self.ring.draw(count, generator))
 
     def state_dict(self) -> dict[str, Any]:
         """All that is held: what is stored, and what waits in the window."""
-        size = int(self.size)
         return {
             "steps": self.steps,
-            "head": self.head.clone(),
             "window": {name: value.clone() for name, value in self.window.items()},
-            "rows": {name: value[:size].clone() for name, value in vars(self.rows).items()},
+            **self.ring.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`state_dict` gave, of a replay of the same sizes."""
         self.steps = state["steps"]
-        self.head.copy_(state["head"])
         for name, value in state["window"].items():
             self.window[name].copy_(value)
-        for name, value in state["rows"].items():
-            getattr(self.rows, name)[: len(value)].copy_(value)
-        self.size.fill_(len(state["rows"]["returns"]))
+        self.ring.load_state_dict(state)
 
 
 def next_observations(group: GroupBuffers, done: Tensor) -> Tensor:

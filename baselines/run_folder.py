@@ -79,7 +79,7 @@ def train(
     Args:
         folder: made if need be.
         env_id: such as ``"mpe/simple_spread_v3"``.
-        algorithm: ``"ppo"``, ``"a2c"`` or ``"ddpg"``.
+        algorithm: ``"ppo"``, ``"a2c"``, ``"ddpg"``, ``"pql"`` or ``"sac"``.
         config: its hyper-parameters; a checkpoint or log folder that they name is used instead.
         env_params: parameters of the environment.
         on_update: called after every iteration.

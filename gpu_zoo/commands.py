@@ -226,7 +226,7 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
 
         Args:
             env_id: environment, such as simple_spread_v3, or a file of your own; comes first.
-            algorithm: the options below follow it; ddpg is for continuous actions.
+            algorithm: the options below follow it; ddpg, pql and sac are for continuous actions.
             params: environment parameter.
             config: YAML file of hyper-parameters, such as the config.yaml of another run; options
                 named here win over it.

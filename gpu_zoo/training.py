@@ -15,8 +15,9 @@ from typing import Any, cast
 
 from gpu_zoo.arguments import UserError, find_spec, user_errors
 from gpu_zoo.baselines import config_file, run_folder
-from gpu_zoo.baselines.algorithms import ALGORITHMS, Algorithm, Config
+from gpu_zoo.baselines.algorithms import ALGORITHMS, CONTINUOUS, Algorithm, Config
 from gpu_zoo.baselines.config_file import ConfigError
+from gpu_zoo.baselines.pql_config import PQLConfig
 from gpu_zoo.seed_runs import run_seeds, seed_folder
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.version import __version__
@@ -99,10 +100,10 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     _check_seeds(config, seeds, jobs)
     with user_errors():
         entry.resolve(order.env_params)
-    if order.algorithm == "ddpg":
+    if order.algorithm in CONTINUOUS:
         from gpu_zoo.baselines.deterministic import make_actors
 
-        with user_errors("--algorithm ddpg: "):  # whether its actions are continuous
+        with user_errors(f"--algorithm {order.algorithm}: "):  # whether its actions are continuous
             make_actors(entry.id, order.env_params, config.hidden, config.seed)
     folder = order.run_dir or run_folder.new(entry.name)
     within = [seed_folder(folder, seed) for seed in range(config.seed, config.seed + seeds)]
@@ -111,6 +112,11 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
             run_folder.check_free(place)
     with user_errors("--"):
         config = run_folder.placed(folder, config)
+    if isinstance(config, PQLConfig):
+        from gpu_zoo.baselines.pql import chosen_devices
+
+        with user_errors("--"):
+            chosen_devices(config)
     if seeds > 1:
         return run_seeds(order, folder, seeds, jobs)
     _announce(config.checkpoint, config.log_dir)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 import gpu_zoo
-from gpu_zoo.baselines import a2c_config, config, config_file, ddpg_config
+from gpu_zoo.baselines import (
+    a2c_config,
+    config,
+    config_file,
+    ddpg_config,
+    pql_config,
+    sac_config,
+)
 from gpu_zoo.baselines.algorithms import ALGORITHMS
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.config_file import CONFIGS, ConfigError
@@ -19,6 +26,8 @@ DEFAULTS: dict[str, Any] = {
     "ppo": config.default_config,
     "a2c": a2c_config.default_config,
     "ddpg": ddpg_config.default_config,
+    "pql": pql_config.default_config,
+    "sac": sac_config.default_config,
 }
 
 

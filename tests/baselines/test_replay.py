@@ -99,7 +99,7 @@ def test_transitions_are_those_of_plain_python(n: int, seed: int) -> None:
     assert len({row[4] for row in rows}) == n + 1  # sums of all lengths, and ends
     replay = make(1000, n)
     fill(replay, steps)
-    assert int(replay.size) == int(replay.head) == len(rows) < 60 * ENVS * AGENTS
+    assert int(replay.ring.size) == int(replay.ring.head) == len(rows) < 60 * ENVS * AGENTS
     same(Transitions(*(v[: len(rows)] for v in vars(replay.rows).values())), rows)
 
 
@@ -110,7 +110,7 @@ def test_the_latest_are_kept() -> None:
     replay = make(capacity, 3)
     fill(replay, steps)
     head = len(rows) % capacity
-    assert (int(replay.size), int(replay.head)) == (capacity, head)
+    assert (int(replay.ring.size), int(replay.ring.head)) == (capacity, head)
     order = torch.arange(head, head + capacity) % capacity
     same(Transitions(*(v[order] for v in vars(replay.rows).values())), rows[-capacity:])
 
@@ -118,7 +118,7 @@ def test_the_latest_are_kept() -> None:
 def test_all_are_drawn_equally_often() -> None:
     replay = make(1000, 3)
     fill(replay, episodes(30, 1))
-    size = int(replay.size)
+    size = int(replay.ring.size)
     replay.rows.returns[:] = torch.arange(1001)
     drawn = replay.sample(200_000, torch.Generator().manual_seed(0))
     counts = torch.bincount(drawn.returns.long(), minlength=size)
@@ -145,7 +145,7 @@ def test_nothing_is_read_by_the_host() -> None:
         after = ("rewards", "next_observations", "terminated", "ended")
         replay.after(*(tensors[k] for k in after))
     with pytest.raises(RuntimeError):
-        int(replay.size)
+        int(replay.ring.size)
 
 
 def test_it_goes_on_from_its_state() -> None:
@@ -156,7 +156,7 @@ def test_it_goes_on_from_its_state() -> None:
     rest.load_state_dict(half.state_dict())
     fill(half, steps[7:20])
     fill(rest, steps[7:])
-    assert int(rest.size) == 50
+    assert int(rest.ring.size) == 50
     for name, value in vars(whole.rows).items():
         assert torch.equal(value[:50], getattr(rest.rows, name)[:50])
     drawn = [r.sample(9, torch.Generator().manual_seed(1)).returns for r in (whole, rest)]
@@ -197,7 +197,7 @@ def test_in_an_environment_that_agents_leave() -> None:
         replay.after(group.rewards, following, group.terminations, ended)
         for i in started.nonzero().flatten().tolist():
             wanted += zip(first[i].tolist(), group.last_returns[i].tolist(), strict=True)
-    known = [(row, total) for row, total in wanted if row < int(replay.size)]
+    known = [(row, total) for row, total in wanted if row < int(replay.ring.size)]
     assert left > 20 and len(known) > 100
     rows = torch.tensor([row for row, _ in known])
     totals = torch.tensor([total for _, total in known])

@@ -20,6 +20,8 @@ EXTRA: dict[str, dict[str, Any]] = {
     "ppo": {"minibatches": 3, "learning_rate": 1e-3 / 3},
     "a2c": {"optimizer": "adam"},
     "ddpg": {"warmup": 10, "updates": 1, "batch_size": 32, "capacity": 5000},
+    "pql": {"warmup": 10, "batch_size": 32, "capacity": 5000, "concurrent": False},
+    "sac": {"warmup": 10, "updates": 1, "batch_size": 32, "capacity": 5000},
 }
 PARAMS = {"N": 2, "continuous_actions": True, "local_ratio": 1 / 3}
 

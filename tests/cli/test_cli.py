@@ -220,7 +220,13 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["train", SPREAD, "--device", "gpu"], "device='gpu'"),
         (["train", "--seed", "3", SPREAD], "name the environment first"),
         (["train", SPREAD, "--resume", "none.pt"], "none.pt: no such file"),
-        (["train", SPREAD, "--algorithm", "ddpg"], "DDPG needs continuous actions"),
+        (["train", SPREAD, "--algorithm", "ddpg"], "expected continuous actions"),
+        (["train", SPREAD, "--algorithm", "pql"], "expected continuous actions"),
+        (["train", SPREAD, "--algorithm", "sac"], "expected continuous actions"),
+        (
+            ["train", "pendulum_v1", "--algorithm", "pql", "--value-device", "gpu"],
+            "--value_device='gpu': expected 'cpu'",
+        ),
         (["train", SPREAD, "--algorithm", "a2c", "--gamma", "2"], "gamma=2.0: expected a number"),
         (["info", SPREAD, "--param", "N=many"], "N='many': expected int of at least 1"),
         (["info", SPREAD, "--param", "N=0"], "N=0: expected int of at least 1"),
@@ -537,7 +543,7 @@ def test_train_options_are_the_tuned_ones_until_changed(
     assert config.log_dir.startswith("runs/simple_spread_v3/")
 
 
-@pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg"])
+@pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg", "pql", "sac"])
 def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | None) -> None:
     from gpu_zoo.baselines.algorithms import ALGORITHMS
 
@@ -551,7 +557,7 @@ def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | N
         assert f"--{name.replace('_', '-')} " not in out
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ddpg"])
+@pytest.mark.parametrize("algorithm", ["a2c", "ddpg", "pql", "sac"])
 def test_other_algorithms_train_are_played_and_resumed(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:

@@ -52,12 +52,16 @@ class SquashedActor(nn.Module):
         mean, log_std = self.net(observations).chunk(2, -1)
         return mean, log_std.clamp(*LOG_STD)
 
-    def best(self, observations: Tensor, memory: None = None) -> Tensor:
+    def best(self, observations: Tensor, memory: None = None, masks: None = None) -> Tensor:
         """The tanh of the mean."""
         return self.mean_and_log_std(observations)[0].tanh()
 
     def act(
-        self, observations: Tensor, generator: torch.Generator, memory: None = None
+        self,
+        observations: Tensor,
+        generator: torch.Generator,
+        memory: None = None,
+        masks: None = None,
     ) -> tuple[Tensor, Tensor]:
         """A drawn action and the logarithm of its probability density, ``(...)``.
 

@@ -15,6 +15,12 @@ ABOVE_ZERO: Check = (float, "a number above 0", lambda v: 0 < v < math.inf)
 NOT_NEGATIVE: Check = (float, "a number of at least 0", lambda v: 0 <= v < math.inf)
 FINITE: Check = (float, "a finite number", math.isfinite)
 SHARE: Check = (float, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+PART: Check = (float, "a number above 0 and below 1", lambda v: 0 < v < 1)
+TEXTS: Check = (
+    dict,
+    "a dict of strings to strings",
+    lambda v: all(isinstance(text, str) for item in v.items() for text in item),
+)
 FLAG: Check = (bool, "True or False", lambda v: True)
 PATH: Check = (str, "a path", lambda v: v != "")
 DEVICE: Check = (str, "'auto', 'cpu', 'cuda' or 'cuda:<index>'", lambda v: v != "")

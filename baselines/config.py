@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpu_zoo.baselines import checks, config_file
@@ -45,6 +45,13 @@ class PPOConfig:
             besides the agent's own observation (MAPPO). Those who act need no state.
         scale_rewards: learn from rewards divided by the standard deviation of the discounted
             return so far. Returns are reported as they are.
+        frozen: groups that do not learn, each with who plays it instead: ``"random"``, or the path
+            of a checkpoint, whose policy is read when training begins.
+        pool: how many earlier versions of the groups to keep, for each group that learns to play
+            against those of the others (see pool.py); 0 plays against the present ones alone.
+        pool_interval: iterations between two versions; the first is the untrained one.
+        pool_share: share of the environments with earlier versions in them, rounded down to as many
+            for each group and version.
         stagger: start the first episodes at different clocks, spread evenly over the time limit,
             so that environments do not all end theirs in the same step of every iteration.
         seed: of weights, actions, shuffling and environments.
@@ -81,6 +88,10 @@ class PPOConfig:
     separate: bool = False
     central_critic: bool = False
     scale_rewards: bool = False
+    frozen: dict[str, str] = field(default_factory=dict)
+    pool: int = 0
+    pool_interval: int = 20
+    pool_share: float = 0.25
     stagger: bool = True
     seed: int = 0
     device: str = "auto"
@@ -104,6 +115,10 @@ class PPOConfig:
         networks = ("normalize_observations", "recurrent", "separate", "central_critic")
         expect(self, ("anneal", "stagger", "progress", "scale_rewards", *networks), checks.FLAG)
         expect(self, ("hidden",), checks.WIDTHS)
+        expect(self, ("frozen",), checks.TEXTS)
+        expect(self, ("pool",), checks.COUNT_OR_ZERO)
+        expect(self, ("pool_interval",), checks.COUNT)
+        expect(self, ("pool_share",), checks.PART)
         expect(self, ("device",), checks.DEVICE)
         expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
         limit, of = self.num_envs * self.horizon, "num_envs * horizon"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces
@@ -18,8 +16,9 @@ from torch import Tensor
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.groups import split
-from gpu_zoo.baselines.masks import checked_mask, draw_allowed
+from gpu_zoo.baselines.masks import checked_mask
 from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.baselines.players import Player, act_randomly, choose, frozen_copy
 from gpu_zoo.spec import GroupLayout
 
 MAX_PARALLEL = 4096  # environments an evaluation steps at once
@@ -61,6 +60,12 @@ def make_networks(
     }  # fmt: skip
 
 
+def _describe(group: GroupLayout, by_agent: bool) -> str:
+    """What a network for the group, or for each of its agents, must be made for."""
+    who = ", ".join(group.agents) if by_agent else group.name
+    return f"{who} with {group.obs_size} numbers and {group.actions}"
+
+
 def _layout(env_id: str, env_params: Mapping[str, Any]) -> tuple[GroupLayout, ...]:
     spec = gpu_zoo.spec(env_id)
     return spec.layout(spec.resolve(env_params))
@@ -72,7 +77,9 @@ class Policy:
     Attributes:
         env_id: the environment.
         env_params: its parameters.
-        networks: by group of agents, or by agent where each has its own.
+        networks: by group of agents, or by agent where each has its own. A group that was frozen as
+            random in training has none: it acts at random.
+        groups: the environment's groups of agents, with these parameters.
     """
 
     def __init__(
@@ -88,15 +95,15 @@ class Policy:
         self.device = next(next(iter(self.networks.values())).parameters()).device
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._memories: dict[str, Tensor | None] = {}
-        layout = _layout(env_id, env_params)
+        self.groups = _layout(env_id, env_params)
         self._network_of = {
             agent: agent if agent in self.networks else group.name
-            for group in layout
+            for group in self.groups
             for agent in group.agents
         }
         self._counts_of = {
             agent: group.actions.counts if group.action_mask else ()
-            for group in layout
+            for group in self.groups
             for agent in group.agents
         }
 
@@ -108,13 +115,34 @@ class Policy:
             CheckpointError: the file is missing, broken or no checkpoint.
         """
         content = checkpoint.load(path)
-        env_id, env_params = content["env_id"], content["env_params"]
-        config = content["config"]
-        networks = make_networks(env_id, env_params, tuple(config["hidden"]), seed, config)
-        for group, network in networks.items():
-            network.load_state_dict(content["learners"][group]["network"])
+        # Imported here: it knows the policies of all algorithms, and they are made from this one.
+        from gpu_zoo.baselines.policies import KINDS, networks_in
+
+        if (algorithm := content.get("algorithm")) in KINDS:
+            name = algorithm.upper()
+            raise checkpoint.CheckpointError(f"{path}: a checkpoint of {name}, see load_policy")
+        networks = networks_in(content)
+        for network in networks.values():
             network.to(device)
-        return cls(env_id, env_params, networks, seed)
+        return cls(content["env_id"], content["env_params"], networks, seed)
+
+    def networks_for(self, group: GroupLayout) -> dict[str, ActorCritic | None]:
+        """What plays a group, maybe with other parameters: by its name, or by its agents' names.
+
+        None stands for chance, which played a group that was frozen as random in training.
+
+        Raises:
+            ValueError: made for other agents, observations or actions.
+        """
+        made = next((own for own in self.groups if own.name == group.name), None)
+        if made is None:
+            raise ValueError(f"made for {self.env_id}, expected a policy with a group {group.name}")
+        separate = made.agents[0] in self.networks
+        names, wanted = (_describe(g, separate) for g in (made, group))
+        if names != wanted:
+            raise ValueError(f"made for {names}, expected {wanted}")
+        parts = group.agents if separate else (group.name,)
+        return {name: self.networks.get(name) for name in parts}
 
     def reset(self) -> None:
         """Forget all, before an episode; only recurrent policies remember anything."""
@@ -153,17 +181,30 @@ class Policy:
         actions: dict[str, Any] = {}
         before, self._memories = self._memories, {}
         for agent, observation in observations.items():
-            network = self.networks[self._network_of[agent]]
             tensor = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
-            memory = before.get(agent)
-            if memory is None or memory.shape[:-2] != tensor.shape[:-1]:
-                memory = network.new_memory(*tensor.shape[:-1])
-            self._memories[agent] = memory
-            masks = self._mask(agent, tensor.shape[:-1], action_masks)
-            chosen = choose(network, tensor, self._generator, deterministic, memory, masks)
-            action = chosen.cpu().numpy()
+            lanes = tensor.shape[:-1]
+            masks = self._mask(agent, lanes, action_masks)
+            network = self.networks.get(self._network_of[agent])
+            if network is None:
+                action = self._at_random(agent, lanes, masks).numpy()
+            else:
+                memory = before.get(agent)
+                if memory is None or memory.shape[:-2] != lanes:
+                    memory = network.new_memory(*lanes)
+                self._memories[agent] = memory
+                chosen = choose(network, tensor, self._generator, deterministic, memory, masks)
+                action = chosen.cpu().numpy()
             actions[agent] = int(action) if action.ndim == 0 else action
         return actions
+
+    def _at_random(self, agent: str, lanes: torch.Size, masks: Tensor | None) -> Tensor:
+        """Actions for an agent whose group has no network."""
+        space = next(g.actions.space() for g in self.groups if agent in g.agents)
+        dtype = torch.float32 if isinstance(space, spaces.Box) else torch.int64
+        shape = (*lanes, *(space.shape or ()))
+        actions = torch.empty(shape, dtype=dtype, device=self.device)
+        act_randomly(space, actions, self._generator, masks)
+        return actions.cpu()
 
     def _mask(self, agent: str, lanes: tuple[int, ...], given: Mapping[str, Any]) -> Tensor | None:
         """The mask given for an agent, checked."""
@@ -178,19 +219,7 @@ class Policy:
         return torch.from_numpy(mask).to(self.device)
 
 
-def choose(
-    network: ActorCritic,
-    observations: Tensor,
-    generator: torch.Generator,
-    deterministic: bool,
-    memory: Tensor | None = None,
-    masks: Tensor | None = None,
-) -> Tensor:
-    """Actions as the environment takes them; changes a recurrent network's whole ``memory``."""
-    own = None if memory is None else memory[..., 0, :]
-    if deterministic:
-        return network.head.to_env(network.best(observations, own, masks))
-    return network.head.to_env(network.act(observations, generator, own, masks)[0])
+Opponent = Policy | Literal["random"]
 
 
 @dataclass(frozen=True)
@@ -234,7 +263,7 @@ def evaluate(
     env_params: Mapping[str, Any] | None = None,
     device: str = "auto",
     deterministic: bool = False,
-    random_groups: Collection[str] = (),
+    opponents: Mapping[str, Opponent] = MappingProxyType({}),
     seed: int = 2**40,
 ) -> Evaluation:
     """Play whole episodes and average their returns.
@@ -249,8 +278,12 @@ def evaluate(
         env_params: parameters of the environment; by default those the policy was trained with.
         device: where to play.
         deterministic: likeliest instead of sampled actions.
-        random_groups: groups that act uniformly at random instead, such as ``("adversary",)``.
+        opponents: who plays a group instead, by the group's name: another policy, of which only
+            what it does for this group matters, or ``"random"``, uniformly random actions.
         seed: environment i is seeded with ``seed + i``. The default is far from training's seeds.
+
+    Raises:
+        ValueError: a value out of range, no such group, or a policy made for other agents.
     """
     if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 1:
         raise ValueError(f"episodes={episodes!r}: expected an int of at least 1")
@@ -262,12 +295,7 @@ def evaluate(
         env_params = policy.env_params if policy is not None else {}
     num_envs = min(episodes, MAX_PARALLEL)
     env = gpu_zoo.make_vec(env_id, num_envs, device=device, array="torch", **env_params)
-    if isinstance(random_groups, str) or not set(random_groups) <= set(env.group):
-        raise ValueError(
-            f"random_groups={random_groups!r}: expected a tuple of names "
-            f"out of {', '.join(env.group)}"
-        )
-    players = {} if policy is None else _players(policy, env, random_groups)
+    players = _players(env, policy, opponents)
     returns = _play(env, players, episodes, deterministic, seed).cpu()
     names = [agent for group in env.group.values() for agent in group.agents]
     column = {agent: i for i, agent in enumerate(names)}
@@ -280,40 +308,52 @@ def evaluate(
 
 
 def _players(
-    policy: Policy, env: gpu_zoo.VectorEnv, random_groups: Collection[str]
-) -> dict[str, ActorCritic]:
-    """The policy's networks, those of some groups left out."""
-    each = set(policy.networks) & set(env.agents)
-    if each and each != set(env.agents):
-        names = ", ".join(policy.networks)
-        raise ValueError(f"env_params: expected agents the policy was made for, {names}")
-    absent = {agent for group in random_groups for agent in env.groups[group]} | {*random_groups}
-    return {name: net for name, net in policy.networks.items() if name not in absent}
+    env: gpu_zoo.VectorEnv, policy: Policy | None, opponents: Mapping[str, Opponent]
+) -> list[Player]:
+    """Who acts for every group, or for each of its agents."""
+    check_groups("opponents", opponents, env.group)
+    players: list[Player] = []
+    for layout in env.spec.layout(env.params):
+        name, group = layout.name, env.group[layout.name]
+        who = opponents.get(name, policy)
+        if name in opponents and not (isinstance(who, Policy) or who == "random"):
+            raise ValueError(f"opponents[{name!r}]={who!r}: expected a policy or 'random'")
+        networks: Mapping[str, ActorCritic | None] = {name: None}
+        if isinstance(who, Policy):
+            argument = f"opponents[{name!r}]" if name in opponents else "env_params"
+            try:
+                networks = who.networks_for(layout)
+            except ValueError as error:
+                raise ValueError(f"{argument}: the policy was {error}") from None
+        groups = {name: group} if name in networks else split({name: group})
+        for part, buffers in groups.items():
+            network = networks[part]
+            if network is not None:
+                network = frozen_copy(network).to(group.rewards.device)
+            players.append(Player(buffers, network))
+    return players
+
+
+def check_groups(argument: str, given: object, groups: Collection[str]) -> None:
+    """Check that an argument is a dict by group.
+
+    Raises:
+        ValueError: it is none, or names a group that there is not.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{argument}={given!r}: expected a dict by group")
+    for name in given:
+        if name not in groups:
+            raise ValueError(f"{argument}: {name!r} is no group, expected {' or '.join(groups)}")
 
 
 def _play(
-    env: gpu_zoo.VectorEnv,
-    networks: Mapping[str, ActorCritic],
-    episodes: int,
-    deterministic: bool,
-    seed: int,
+    env: gpu_zoo.VectorEnv, players: Sequence[Player], episodes: int, deterministic: bool, seed: int
 ) -> Tensor:
-    """Returns of ``episodes`` episodes, ``(episodes, agents)``. Without a network: at random."""
-    buffers = [
-        part
-        for name, group in env.group.items()
-        for part in (split({name: group}) if group.agents[0] in networks else {name: group}).items()
-    ]
-    device = buffers[0][1].observations.device
+    """Returns of ``episodes`` episodes, ``(episodes, agents)``."""
+    groups = list(env.group.values())
+    device = groups[0].rewards.device
     generator = torch.Generator(device).manual_seed(seed)
-    networks = {name: copy.deepcopy(net) for name, net in networks.items()}  # .to() is in place
-    for network in networks.values():
-        network.to(device)
-    memories = {
-        name: networks[name].new_memory(*group.rewards.shape)
-        for name, group in buffers
-        if name in networks
-    }
     num_envs, rounds = env.num_envs, -(-episodes // env.num_envs)
     environment = torch.arange(num_envs, device=device)
     # Environment i plays episodes i, i + num_envs, i + 2 * num_envs, ...
@@ -322,38 +362,16 @@ def _play(
     returns = torch.zeros(rounds, num_envs, len(env.agents), dtype=torch.float64, device=device)
     env.reset(seed=seed)
     while bool((played < quota).any()):
-        for name, group in buffers:
-            if name in networks:
-                action = choose(
-                    networks[name], group.observations, generator, deterministic, memories[name],
-                    group.action_masks,
-                )  # fmt: skip
-                group.actions.copy_(action)
-            elif group.action_masks is not None:
-                draw_allowed(group.action_space, group.action_masks, group.actions, generator)
-            else:
-                _act_randomly(group.action_space, group.actions, generator)
+        for player in players:
+            player.act(generator, deterministic)
         _, _, _, _, infos = env.step()
         counted = infos["_episode"] & (played < quota)
-        ended = torch.cat([group.last_returns for _, group in buffers], 1)
+        ended = torch.cat([group.last_returns for group in groups], 1)
         row = played.clamp(max=rounds - 1)
         returns[row, environment] = torch.where(
             counted.unsqueeze(1), ended.double(), returns[row, environment]
         )
         played += counted
-        for memory in memories.values():
-            if memory is not None:
-                memory.masked_fill_(infos["_episode"].reshape(-1, 1, 1, 1), 0)
+        for player in players:
+            player.forget(infos["_episode"])
     return returns.reshape(-1, len(env.agents))[:episodes]
-
-
-def _act_randomly(space: spaces.Space[Any], into: Tensor, generator: torch.Generator) -> None:
-    if isinstance(space, spaces.Discrete):
-        into.random_(0, int(space.n), generator=generator)
-    elif isinstance(space, spaces.MultiDiscrete):
-        for k, count in enumerate(space.nvec.tolist()):
-            into[..., k].random_(0, count, generator=generator)
-    else:
-        assert isinstance(space, spaces.Box)
-        low, high = float(np.min(space.low)), float(np.max(space.high))
-        into.uniform_(low, high, generator=generator)

@@ -14,7 +14,7 @@ Hyper-parameters are in config.py, storage and advantages in rollout.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,14 @@ from gpu_zoo.baselines import checkpoint, distributed, loop
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.flat import FlatAdam, flatten
+from gpu_zoo.baselines.frozen import FrozenGroup, Source, load_frozen
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.baselines.players import Player
+from gpu_zoo.baselines.pool import Pool, environments_each
 from gpu_zoo.baselines.rollout import Rollout, States, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
@@ -309,10 +312,21 @@ class TrainResult:
 
 
 class Trainer:
-    """All that a run consists of, and that a checkpoint holds."""
+    """All that a run consists of, and that a checkpoint holds.
 
-    def __init__(self, env_id: str, config: PPOConfig, env_params: Mapping[str, Any]) -> None:
+    ``sources`` say who plays the frozen groups; by default they are read as the configuration says.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        config: PPOConfig,
+        env_params: Mapping[str, Any],
+        sources: Mapping[str, Source] | None = None,
+    ) -> None:
         self.env_id, self.config, self.env_params = env_id, config, dict(env_params)
+        if sources is None:
+            sources = load_frozen(env_id, env_params, config.frozen)
         num_envs = distributed.share(config.num_envs, "num_envs")
         self.device = resolve_device(config.device)
         own_device = distributed.local_device(self.device)
@@ -320,13 +334,27 @@ class Trainer:
             env_id, num_envs, device=own_device, array="torch", **env_params
         )
         networks = make_networks(env_id, env_params, config.hidden, config.seed, vars(config))
-        groups = split(self.env.group) if config.separate else self.env.group
-        self.learners = {
-            name: Learner(group, networks[name], config) for name, group in groups.items()
-        }
+        sides: dict[str, dict[str, Learner]] = {}  # those who learn, by group
+        self.learners: dict[str, Learner] = {}
+        self.frozen: dict[str, FrozenGroup] = {}
+        for layout in self.env.spec.layout(self.env.params):
+            name = layout.name
+            group = {name: self.env.group[name]}
+            if name in sources:
+                self.frozen[name] = FrozenGroup(group[name], layout, sources[name])
+                continue
+            parts = split(group) if config.separate else group
+            sides[name] = {part: Learner(g, networks[part], config) for part, g in parts.items()}
+            self.learners |= sides[name]
+        self.players: list[Player] = [p for group in self.frozen.values() for p in group.players]
+        self.pool: Pool | None = None
+        if config.pool:
+            self.pool = Pool(sides, config)
+            self.players += [seat.player for seat in self.pool.seats]
         self.states: States | None = None
         if config.central_critic:
-            self.states = States([learner.rollout for learner in self.learners.values()])
+            size = sum(g.observations[0].numel() for g in self.env.group.values())
+            self.states = States([learner.rollout for learner in self.learners.values()], size)
         device = next(iter(self.env.group.values())).rewards.device
         rank = distributed.rank()
         self.generator = torch.Generator(device).manual_seed(distributed.own_seed(config.seed))
@@ -349,20 +377,28 @@ class Trainer:
         spread = number * limit // self.config.num_envs
         self.env.set_state({"steps": spread.to(steps.dtype)})
 
+    def everybody(self) -> Iterator[Learner | FrozenGroup]:
+        """All groups, or agents with networks of their own, in the environment's order."""
+        for name, group in self.env.group.items():
+            if name in self.frozen:
+                yield self.frozen[name]
+            else:
+                parts = group.agents if self.config.separate else (name,)
+                yield from (self.learners[part] for part in parts)
+
     def look(self, t: int) -> None:
         """Note what everybody sees before step ``t``."""
         for learner in self.learners.values():
             learner.look(t)
         if self.states is not None:
-            self.states.note(t, [learner.seen(t) for learner in self.learners.values()])
+            self.states.note(t, [part.seen(t) for part in self.everybody()])
 
     def record(self, t: int, done: Tensor, counted: Tensor) -> None:
         """Note what step ``t`` gave everybody."""
         for learner in self.learners.values():
             learner.record(t, done, counted)
         if self.states is not None:
-            seen = [learner.finally_seen(t) for learner in self.learners.values()]
-            self.states.note_final(t, seen)
+            self.states.note_final(t, [part.finally_seen(t) for part in self.everybody()])
         for learner in self.learners.values():
             learner.settle(t)
 
@@ -376,13 +412,21 @@ class Trainer:
             self.look(t)
             for learner in self.learners.values():
                 learner.act(t, self.generator)
+            for player in self.players:  # after the learners: the pool's take their place
+                player.act(self.generator)
             _, _, _, _, infos = self.env.step()
             done = infos["_episode"]
             counted = done & self.whole
+            if self.pool is not None:
+                counted &= self.pool.current
             self.record(t, done, counted)
+            for player in self.players:
+                player.forget(done)
             episodes += counted.sum()
             self.whole |= done
         self.look(self.config.horizon)
+        if self.pool is not None:
+            self.pool.exclude()
         for learner in self.learners.values():
             learner.measure_rewards()
         return episodes
@@ -399,6 +443,8 @@ class Trainer:
             learner.measure_observations()
             returns.append(learner.return_sum)
             metrics.append(losses.double())
+        if self.pool is not None and (len(self.curve) + 1) % self.config.pool_interval == 0:
+            self.pool.grow()
         sums = distributed.total(torch.stack(returns))
         count, *numbers = torch.cat([sums, *metrics]).tolist()
         of_groups, of_metrics = numbers[: len(self.learners)], numbers[len(self.learners) :]
@@ -417,6 +463,8 @@ class Trainer:
 
         loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
         networks = {name: learner.network for name, learner in self.learners.items()}
+        for group in self.frozen.values():
+            networks |= group.networks
         return TrainResult(
             Policy(self.env_id, self.env_params, networks, self.config.seed), self.curve
         )
@@ -437,6 +485,8 @@ class Trainer:
                 }
                 for name, learner in self.learners.items()
             },
+            "frozen": {name: group.source for name, group in self.frozen.items()},
+            "pool": None if self.pool is None else self.pool.state_dict(),
             **own,
             "others": others,
         }
@@ -453,6 +503,7 @@ class Trainer:
                 for name, learner in self.learners.items()
                 if learner.reward_scale is not None
             },
+            "players": [player.memory for player in self.players],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -479,6 +530,26 @@ class Trainer:
                 learner.memory.copy_(own["memories"][name])
             if learner.reward_scale is not None:
                 learner.reward_scale.load_state_dict(own["reward_scales"][name])
+        if self.pool is not None:
+            self.pool.load_state_dict(state["pool"])
+        for player, saved in zip(self.players, own.get("players", []), strict=True):
+            if player.memory is not None:
+                player.memory.copy_(saved)
+
+
+def check(env_id: str, config: PPOConfig, env_params: Mapping[str, Any]) -> None:
+    """Check, before anything runs, what the configuration says of the environment's groups.
+
+    Raises:
+        ValueError: no such group to be frozen, a policy made for others, or no place for a pool.
+        CheckpointError: a file is missing, broken or no checkpoint.
+    """
+    frozen = load_frozen(env_id, env_params, config.frozen)
+    if config.pool:
+        spec = gpu_zoo.spec(env_id)
+        groups = [group.name for group in spec.layout(spec.resolve(env_params))]
+        learning = [name for name in groups if name not in frozen]
+        environments_each(config, learning, config.num_envs)
 
 
 def train(
@@ -521,7 +592,9 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than PPO")
     config = PPOConfig(**{**state["config"], **checkpoint.places(path, state)})
     with distributed.joined(), loop.cpu_threads(config.threads):
-        trainer = Trainer(state["env_id"], config, state["env_params"])
+        trainer = Trainer(
+            state["env_id"], config, state["env_params"], sources=state.get("frozen", {})
+        )
         trainer.load_state_dict(state)
         return trainer.run(on_update)
 

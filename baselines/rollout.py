@@ -24,12 +24,11 @@ class States:
             read only where one did.
     """
 
-    def __init__(self, rollouts: Sequence[Rollout]) -> None:
-        sizes = [rollout.observations.shape[2:].numel() for rollout in rollouts]
+    def __init__(self, rollouts: Sequence[Rollout], size: int) -> None:
         steps, num_envs = rollouts[0].done.shape
         device = rollouts[0].done.device
-        self.states = torch.zeros(steps + 1, num_envs, sum(sizes), device=device)
-        self.final_states = torch.zeros(steps, num_envs, sum(sizes), device=device)
+        self.states = torch.zeros(steps + 1, num_envs, size, device=device)
+        self.final_states = torch.zeros(steps, num_envs, size, device=device)
         for rollout in rollouts:
             rollout.shared = self
 

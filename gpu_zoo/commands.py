@@ -25,6 +25,7 @@ from gpu_zoo.author_commands import check, new
 from gpu_zoo.baselines.algorithms import Algorithm, Config
 from gpu_zoo.bench_command import bench
 from gpu_zoo.compare_command import compare
+from gpu_zoo.policy_commands import evaluate, export
 from gpu_zoo.spec import EnvSpec, Numerics
 from gpu_zoo.training import Order, go_on, option, setup_of, start
 
@@ -33,8 +34,8 @@ def run(argv: Sequence[str]) -> int:
     """Parse the arguments, run the subcommand and return its exit code."""
     commands: dict[str, Callable[..., int]] = {
         "list": list_, "info": info, "train": train_command(argv), "compare": compare,
-        "play": play, "render": render, "bench": bench, "new": new, "check": check,
-        "doctor": doctor, "source": source,
+        "evaluate": evaluate, "export": export, "play": play, "render": render, "bench": bench,
+        "new": new, "check": check, "doctor": doctor, "source": source,
     }  # fmt: skip
     with user_errors():
         command = tyro.extras.subcommand_cli_from_dict(

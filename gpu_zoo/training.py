@@ -16,6 +16,7 @@ from typing import Any, cast
 from gpu_zoo.arguments import UserError, find_spec, user_errors
 from gpu_zoo.baselines import config_file, run_folder
 from gpu_zoo.baselines.algorithms import ALGORITHMS, CONTINUOUS, Algorithm, Config
+from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.config_file import ConfigError
 from gpu_zoo.baselines.pql_config import PQLConfig
 from gpu_zoo.seed_runs import run_seeds, seed_folder
@@ -100,6 +101,11 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     _check_seeds(config, seeds, jobs)
     with user_errors():
         entry.resolve(order.env_params)
+    if isinstance(config, PPOConfig):
+        from gpu_zoo.baselines import ppo
+
+        with user_errors():
+            ppo.check(entry.id, config, order.env_params)
     if order.algorithm in CONTINUOUS:
         from gpu_zoo.baselines.deterministic import make_actors
 

@@ -73,8 +73,8 @@ def measure(folder: Path, episodes: int) -> Entry:
     together = evaluate(policy, episodes=episodes).groups
     apart = {}
     for group in together if len(together) > 1 else ():
-        others = tuple(name for name in together if name != group)
-        alone = evaluate(policy, episodes=episodes, random_groups=others)
+        others = {name: "random" for name in together if name != group}
+        alone = evaluate(policy, episodes=episodes, opponents=others)
         apart[group] = alone.groups[group].mean
     return {
         "seed": run.seed,

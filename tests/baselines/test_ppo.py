@@ -586,21 +586,6 @@ def test_evaluation_repeats_by_seed(tag_policy: Policy) -> None:
         evaluate(tag_policy, episodes=0)
 
 
-def test_groups_that_act_at_random(tag_policy: Policy) -> None:
-    settings: dict[str, Any] = {"episodes": 50, "seed": 5}
-    trained, random = evaluate(tag_policy, **settings), evaluate(None, TAG, **settings)
-    mixed = evaluate(tag_policy, random_groups=("agent",), **settings)
-    assert mixed not in (trained, random)
-    assert evaluate(tag_policy, random_groups=["agent", "adversary"], **settings) == random
-    assert evaluate(tag_policy, random_groups=(), **settings) == trained
-    names: Any
-    for names in (("agent", "runner"), "agent"):
-        with pytest.raises(ValueError) as caught:
-            evaluate(tag_policy, random_groups=names, **settings)
-        wanted = f"random_groups={names!r}: expected a tuple of names out of adversary, agent"
-        assert str(caught.value) == wanted
-
-
 def test_random_play_in_a_box() -> None:
     params = {"continuous_actions": True}
     assert evaluate(None, SPREAD, 50, env_params=params).mean.mean < -10
@@ -669,6 +654,9 @@ def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
         {"entropy_coef_end": math.nan}, {"normalize_observations": 1}, {"scale_rewards": None},
         {"central_critic": "yes"}, {"separate": 0}, {"recurrent": 1}, {"device": None},
         {"checkpoint": Path("here.pt")}, {"log_dir": 1},
+        {"frozen": "agent"}, {"frozen": {"agent": None}}, {"frozen": {1: "random"}},
+        {"pool": -1}, {"pool": True}, {"pool_interval": 0}, {"pool_share": 0.0},
+        {"pool_share": 1.0}, {"pool_share": math.nan},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip

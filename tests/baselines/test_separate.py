@@ -112,12 +112,12 @@ def test_each_acts_by_its_own_network(tmp_path: Path) -> None:
 
 def test_a_group_acts_at_random() -> None:
     policy = train(TAG, small()).policy
-    groups = ("adversary", "agent")
-    random = evaluate(policy, episodes=20, random_groups=groups, seed=5)
+    everybody: Any = dict.fromkeys(("adversary", "agent"), "random")
+    random = evaluate(policy, episodes=20, opponents=everybody, seed=5)
     assert random == evaluate(None, TAG, 20, seed=5)
-    half = evaluate(policy, episodes=20, random_groups=("adversary",), seed=5)
+    half = evaluate(policy, episodes=20, opponents={"adversary": "random"}, seed=5)
     assert half not in (random, evaluate(policy, episodes=20, seed=5))
-    with pytest.raises(ValueError, match="env_params: expected agents the policy was made for"):
+    with pytest.raises(ValueError, match="env_params: the policy was made for adversary_0, advers"):
         evaluate(policy, episodes=5, env_params={"num_good": 2})
 
 

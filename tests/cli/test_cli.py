@@ -23,8 +23,8 @@ SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
 PLANE = "warpdrive/tag_continuous_v0"
 CATALYST = "warpdrive/catalyst_search_v0"
 COMMANDS = (
-    "list", "info", "train", "compare", "play", "render", "bench", "new", "check", "doctor",
-    "source",
+    "list", "info", "train", "compare", "evaluate", "export", "play", "render", "bench", "new",
+    "check", "doctor", "source",
 )  # fmt: skip
 SIZES: list[tuple[str, dict[str, Any]]] = [
     (SPREAD, {}),
@@ -227,6 +227,9 @@ def test_source_is_what_is_compiled(run: Any) -> None:
             ["train", "pendulum_v1", "--algorithm", "pql", "--value-device", "gpu"],
             "--value_device='gpu': expected 'cpu'",
         ),
+        (["train", TAG, "--frozen", "agent", "none.pt"], "none.pt: no such file"),
+        (["train", TAG, "--frozen", "runner", "random"], "frozen: 'runner' is no group, expected"),
+        (["train", SPREAD, "--pool", "3"], "pool=3: expected 0, as only agent learns"),
         (["train", SPREAD, "--algorithm", "a2c", "--gamma", "2"], "gamma=2.0: expected a number"),
         (["info", SPREAD, "--param", "N=many"], "N='many': expected int of at least 1"),
         (["info", SPREAD, "--param", "N=0"], "N=0: expected int of at least 1"),
@@ -240,6 +243,10 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["play", SPREAD, "--record", "x.avi"], "x.avi: expected a name that ends in .gif"),
         (["play", SPREAD, "--record", "x.gif", "--param", "render_mode=human"], "render_mode"),
         (["play", SPREAD, "--record", "x.gif", "--checkpoint", "none.pt"], "none.pt: no such file"),
+        (["evaluate", "none.pt"], "none.pt: no such file"),
+        (["export", "none.pt", "--to", "new"], "none.pt: no such file"),
+        (["export", "none.pt", "--to", "/dev/null"], "--to /dev/null: expected a folder"),
+        (["evaluate", "none.pt", "--device", "gpu"], "device='gpu'"),
         (["play", PLANE, "--record", "x.gif", "--reference"], f"{PLANE} has no original"),
         (["render", SPREAD, "--out", "x.txt"], "x.txt"),
         (["render", "cartpole_v1", "--out", "x.png"], "classic/cartpole_v1 cannot be drawn"),
@@ -307,6 +314,9 @@ def test_a_wrong_option_exits_with_2(run: Any, argv: list[str]) -> None:
         ("imageio", ["play", SPREAD, "--record", "x.gif"], "pip install 'gpu-zoo[render]'"),
         ("imageio_ffmpeg", ["play", SPREAD, "--record", "x.mp4"], "pip install imageio-ffmpeg"),
         ("torch", ["train", SPREAD], "pip install 'gpu-zoo[train]'"),
+        ("torch", ["evaluate", "x.pt"], "pip install 'gpu-zoo[train]'"),
+        ("torch", ["export", "x.pt", "--to", "x"], "pip install 'gpu-zoo[train]'"),
+        ("onnx", ["export", "x.pt", "--to", "x"], "pip install 'gpu-zoo[onnx]'"),
         (
             "torch",
             ["play", SPREAD, "--record", "x.gif", "--checkpoint", "x.pt"],
@@ -572,6 +582,92 @@ def test_other_algorithms_train_are_played_and_resumed(
     code, out, _ = run("train", SPREAD, "--resume", command[-1])
     assert code == 0
     assert "1,024 steps" in out
+
+
+# Evaluating ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_tag_policies(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """a.pt and b.pt in the current folder."""
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("a.pt", "0"), ("b.pt", "1")):
+        code, _, _ = run(
+            "train", TAG, *SHORT, "--hidden", "8", "--seed", seed, "--checkpoint", name
+        )
+        assert code == 0
+
+
+def test_evaluate_prints_what_evaluate_returns(run: Any, two_tag_policies: None) -> None:
+    from gpu_zoo.baselines.evaluation import evaluate
+    from gpu_zoo.baselines.policies import load_policy
+
+    options = ("--episodes", "40", "--seed", "7", "--param", "max_cycles=10", "--deterministic")
+    against: list[dict[str, Any]]
+    against = [{}, {"agent": "b.pt"}, {"adversary": "random", "agent": "b.pt"}]
+    outputs = set()
+    for opponents in against:
+        named = [f"--opponent={group}={who}" for group, who in opponents.items()]
+        code, out, _ = run("evaluate", "a.pt", *options, *named)
+        assert code == 0 and out.startswith(f"{TAG}, 40 episodes: ")
+        players = {g: w if w == "random" else load_policy(w) for g, w in opponents.items()}
+        wanted = evaluate(
+            load_policy("a.pt"), episodes=40, seed=7, env_params={"max_cycles": 10},
+            deterministic=True, opponents=players,
+        )  # fmt: skip
+        for group, score in wanted.groups.items():
+            row = rf"^{group} +{score.mean:.3f} ± {score.stderr:.3f}  "
+            assert re.search(row + opponents.get(group, "a.pt") + "$", out, re.M)
+        outputs.add(out)
+    assert len(outputs) == 3
+
+
+def test_bad_options_of_evaluate(run: Any, two_tag_policies: None) -> None:
+    for argv, says in (
+        (["--opponent", "agent"], "--opponent agent: expected GROUP=random or GROUP=CHECKPOINT"),
+        (["--opponent", "agent=c.pt"], "c.pt: no such file"),
+        (["--opponent", "runner=random"], "'runner' is no group, expected adversary or agent"),
+        (["--opponent=agent=random", "--opponent=agent=b.pt"], "agent has an opponent already"),
+        (["--episodes", "0"], "episodes=0: expected an int of at least 1"),
+        (["--param", "N=3"], "no parameter 'N'"),
+        (["--param", "num_good=2"], "made for adversary with 16 numbers"),
+        (["--env", "simple_spread_v3"], f"a.pt: trained in {TAG}, not in {SPREAD}"),
+    ):
+        code, out, err = run("evaluate", "a.pt", *argv)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert says in err
+
+
+def test_export_writes_what_export_does(run: Any, two_tag_policies: None, tmp_path: Path) -> None:
+    from gpu_zoo.baselines.export import export
+    from gpu_zoo.baselines.policies import load_policy
+
+    code, out, err = run("export", "a.pt", "--to", "new/out", "--format", "torchscript")
+    names = ("adversary.pt", "agent.pt", "policy.json")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [f"wrote new/out/{name}" for name in names]
+    export(load_policy("a.pt"), tmp_path / "wanted", "torchscript")
+    wanted, found = (Path(folder) / "policy.json" for folder in ("wanted", "new/out"))
+    assert wanted.read_text() == found.read_text()
+    code, _, err = run("export", "a.pt", "--to", ".", "--format", "torchscript")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--to .: expected a new or empty folder" in err
+
+
+def test_a_policy_of_one_s_own_environment_is_evaluated_and_exported(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    assert run("new", "my_env")[0] == 0
+    code, _, _ = run("train", "my_env", *SHORT, "--hidden", "8", "--checkpoint", "a.pt")
+    assert code == 0
+    code, out, _ = run("evaluate", "a.pt", "--env", "my_env", "--episodes", "5")
+    assert code == 0 and out.startswith("mine/my_env_v0, 5 episodes: ")
+    argv = ("export", "a.pt", "--env", "my_env", "--to", "out", "--format", "torchscript")
+    assert run(*argv)[0] == 0
+    assert loads(Path("out/policy.json").read_text())["env_id"] == "mine/my_env_v0"
 
 
 # The rest ------------------------------------------------------------------------------------

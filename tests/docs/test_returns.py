@@ -68,7 +68,7 @@ def test_finished_runs_are_measured_once(
     random = ppo.evaluate(None, TAG, 50, env_params={"num_good": 2}).groups
     together = ppo.evaluate(policy, episodes=50).groups
     for group, other in (("adversary", "agent"), ("agent", "adversary")):
-        apart = ppo.evaluate(policy, episodes=50, random_groups=(other,)).groups
+        apart = ppo.evaluate(policy, episodes=50, opponents={other: "random"}).groups
         assert entry["random"][group] == random[group].mean
         assert run["trained"][group] == together[group].mean
         assert run["others_random"][group] == apart[group].mean

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
+
+Optimizer = Literal["adam", "lamb"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,13 @@ class PPOConfig:
         horizon: steps of each environment between two updates.
         epochs: passes over the data of one iteration.
         minibatches: gradient steps a pass.
-        learning_rate: Adam's step size at the start.
+        optimizer: ``"adam"``, or ``"lamb"`` for very large batches; see lamb.py.
+        learning_rate: the optimizer's step size at the start.
+        learning_rate_batch: how many environment steps of a minibatch the learning rate is meant
+            for; with others it is multiplied by the root of how many times as many they are. None
+            leaves it.
+        warmup: share of the run in which the learning rate rises linearly, from half of what it
+            would be.
         anneal: let the learning rate fall to 0 linearly over the run.
         gamma: discount a step.
         gae_lambda: weight of long against short horizons in the advantage estimate.
@@ -64,7 +73,10 @@ class PPOConfig:
     horizon: int = 32
     epochs: int = 4
     minibatches: int = 4
+    optimizer: Optimizer = "adam"
     learning_rate: float = 1e-3
+    learning_rate_batch: int | None = None
+    warmup: float = 0.0
     anneal: bool = True
     gamma: float = 0.99
     gae_lambda: float = 0.95
@@ -98,7 +110,9 @@ class PPOConfig:
         expect(self, ("seed",), checks.SEED)
         expect(self, ("learning_rate", "clip", "max_grad_norm"), checks.ABOVE_ZERO)
         expect(self, ("entropy_coef", "value_coef"), checks.NOT_NEGATIVE)
-        expect(self, ("gamma", "gae_lambda"), checks.SHARE)
+        expect(self, ("gamma", "gae_lambda", "warmup"), checks.SHARE)
+        expect(self, ("optimizer",), checks.one_of(get_args(Optimizer)))
+        expect(self, ("learning_rate_batch",), checks.COUNT, optional=True)
         expect(self, ("entropy_coef_end",), checks.NOT_NEGATIVE, optional=True)
         expect(self, ("value_clip", "target_kl"), checks.ABOVE_ZERO, optional=True)
         networks = ("normalize_observations", "recurrent", "separate", "central_critic")
@@ -116,6 +130,11 @@ class PPOConfig:
     def after(self, progress: float) -> PPOConfig:
         """The configuration with what its schedules make of it after a share of the run."""
         rate, entropy, end = self.learning_rate, self.entropy_coef, self.entropy_coef_end
+        if self.learning_rate_batch is not None:
+            batch = self.num_envs * self.horizon / self.minibatches
+            rate = rate * math.sqrt(batch / self.learning_rate_batch)
+        if progress < self.warmup:
+            rate = rate * (1 + progress / self.warmup) / 2
         if self.anneal:
             rate = rate * (1 - progress)
         if end is not None:

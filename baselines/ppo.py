@@ -20,17 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
 from gpu_zoo.baselines import checkpoint, distributed, loop
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
-from gpu_zoo.baselines.flat import FlatAdam, flatten
+from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.groups import split
+from gpu_zoo.baselines.lamb import Lamb
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.rollout import Rollout, States, next_values, normalise
@@ -108,6 +109,18 @@ def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return log_probs, entropy, network.value(batch.observations, batch.states)
 
 
+def optimizer(
+    network: ActorCritic, parameters: nn.Parameter, config: PPOConfig
+) -> torch.optim.Optimizer:
+    """What is to move the network's weights, all of which are ``parameters``."""
+    if config.optimizer == "adam":
+        return FlatAdam(parameters, config.learning_rate, config.max_grad_norm)
+    lamb, gradient = Lamb(network.named_parameters(), config.learning_rate), parameters.grad
+    assert gradient is not None
+    lamb.register_step_pre_hook(lambda *_: clip_norm(gradient, config.max_grad_norm))
+    return lamb
+
+
 class Learner:
     """One group of agents: its buffers in the environment, its network and its rollout."""
 
@@ -117,9 +130,7 @@ class Learner:
         self.config = config
         self.network = network.to(device)
         self.parameters = flatten(self.network)
-        self.optimizer: torch.optim.Optimizer = FlatAdam(
-            self.parameters, config.learning_rate, config.max_grad_norm
-        )
+        self.optimizer = optimizer(self.network, self.parameters, config)
         self.fused = fuse(self.network, self.parameters)
         self.rollout = Rollout(config.horizon, group, self.network)
         self.memory = self.network.new_memory(*group.rewards.shape)
@@ -261,7 +272,8 @@ class Learner:
 
         ``config`` is this iteration's, see :meth:`PPOConfig.after`.
         """
-        self.optimizer.param_groups[0]["lr"] = config.learning_rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.learning_rate
         history: list[Tensor] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)

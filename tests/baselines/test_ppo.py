@@ -668,7 +668,8 @@ def test_acting_on_a_batch_is_acting_on_each(tag_policy: Policy) -> None:
         {"anneal": 1}, {"progress": "no"}, {"entropy_coef_end": -0.1},
         {"entropy_coef_end": math.nan}, {"normalize_observations": 1}, {"scale_rewards": None},
         {"central_critic": "yes"}, {"separate": 0}, {"recurrent": 1}, {"device": None},
-        {"checkpoint": Path("here.pt")}, {"log_dir": 1},
+        {"checkpoint": Path("here.pt")}, {"log_dir": 1}, {"optimizer": "sgd"},
+        {"learning_rate_batch": 0}, {"warmup": 1.5},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
 
 Optimizer = Literal["adam", "lamb"]
+OffPolicyClip = Literal["mu", "one"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class PPOConfig:
         recurrent: give actors and critics a memory, a GRU as wide as the last hidden layer, between
             that and the outputs. Learns from whole rollouts of each environment, ``num_envs`` of
             them split into ``minibatches``.
+        blocks: policies to train side by side, each in its share of the environments: a leader, and
+            followers that explore for it (SAPG; see sapg.py). ``entropy_coef`` is the last
+            follower's then; the leader's is 0, and those between are spaced evenly. 1 is plain PPO.
+        block_embedding: length of the learned row that tells the network a block.
+        off_policy_coef: weight of what the leader learns from followers' samples, next to that of
+            its own; 0 takes none.
+        off_policy_clip: what its ratio to the follower's probability is clipped around: ``"mu"``,
+            the ratio that the leader's old policy has, as in the paper, or ``"one"``, as in the
+            authors' code.
         separate: a network for each agent instead of one for each group. All that is otherwise
             said by group, such as returns and losses, is by agent then.
         central_critic: let the value functions see the global state, which is what all agents see,
@@ -90,6 +100,10 @@ class PPOConfig:
     hidden: tuple[int, ...] = (64, 64)
     normalize_observations: bool = False
     recurrent: bool = False
+    blocks: int = 1
+    block_embedding: int = 16
+    off_policy_coef: float = 1.0
+    off_policy_clip: OffPolicyClip = "mu"
     separate: bool = False
     central_critic: bool = False
     scale_rewards: bool = False
@@ -106,12 +120,14 @@ class PPOConfig:
         if isinstance(self.hidden, list):  # as YAML has it
             object.__setattr__(self, "hidden", tuple(self.hidden))
         counts = ("total_steps", "num_envs", "horizon", "epochs", "minibatches", "threads")
-        expect(self, (*counts, "checkpoint_interval"), checks.COUNT)
+        more = ("checkpoint_interval", "blocks", "block_embedding")
+        expect(self, (*counts, *more), checks.COUNT)
         expect(self, ("seed",), checks.SEED)
         expect(self, ("learning_rate", "clip", "max_grad_norm"), checks.ABOVE_ZERO)
-        expect(self, ("entropy_coef", "value_coef"), checks.NOT_NEGATIVE)
+        expect(self, ("entropy_coef", "value_coef", "off_policy_coef"), checks.NOT_NEGATIVE)
         expect(self, ("gamma", "gae_lambda", "warmup"), checks.SHARE)
         expect(self, ("optimizer",), checks.one_of(get_args(Optimizer)))
+        expect(self, ("off_policy_clip",), checks.one_of(get_args(OffPolicyClip)))
         expect(self, ("learning_rate_batch",), checks.COUNT, optional=True)
         expect(self, ("entropy_coef_end",), checks.NOT_NEGATIVE, optional=True)
         expect(self, ("value_clip", "target_kl"), checks.ABOVE_ZERO, optional=True)
@@ -125,7 +141,17 @@ class PPOConfig:
             limit, of = self.num_envs, "num_envs (recurrent)"
             what = "at least one width, as recurrent is set"
             expect(self, ("hidden",), (tuple, what, lambda v: len(v) > 0))
+        if self.blocks > 1:
+            self._check_blocks()
         expect(self, ("minibatches",), (int, f"at most {of} = {limit}", lambda v: v <= limit))
+
+    def _check_blocks(self) -> None:
+        share = f"a multiple of blocks = {self.blocks}"
+        expect(self, ("num_envs",), (int, share, lambda v: v % self.blocks == 0))
+        expect(self, ("recurrent",), (bool, "False, as there are blocks", lambda v: not v))
+        if self.off_policy_clip == "one":  # approx_kl is not the policy's own movement then
+            what = "None, as off_policy_clip is 'one'"
+            expect(self, ("target_kl",), (float, what, lambda v: False), optional=True)
 
     def after(self, progress: float) -> PPOConfig:
         """The configuration with what its schedules make of it after a share of the run."""

@@ -11,38 +11,18 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from toys import STAY_OR_GO
 
 import gpu_zoo
 from gpu_zoo.baselines import ppo, sapg
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
 from gpu_zoo.registry import ENVIRONMENTS
-from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice
 
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
-LEAVING = EnvSpec(
-    id="toy/stay_or_go_v0",
-    kernel=str(Path(__file__).parent / "stay_or_go.cu"),
-    summary="Stay if it pays.",
-    params={"max_cycles": Param(6, "steps", low=1)},
-    groups=(
-        Group(
-            "agent",
-            2,
-            {
-                "mood": Slice(1, "1 or -1"),
-                "time": Slice(1, "0 to 1"),
-                "colour": Slice(3, "one-hot"),
-            },
-            (Actions(("leave", "colour"), choices=(2, 3)),),
-        ),
-    ),
-    state={"mood": Field("i32", (2,), "1 or -1"), "colour": Field("i32", (2,), "0, 1 or 2")},
-    leaving=True,
-)
 BOX = {"continuous_actions": True, "max_cycles": 7}
 GAMES: dict[str, tuple[str, dict[str, Any], str]] = {
     "Discrete": (TAG, {"max_cycles": 7}, "adversary"),
-    "MultiDiscrete": (LEAVING.id, {}, "agent"),
+    "MultiDiscrete": (STAY_OR_GO.id, {}, "agent"),
     "Box": (SPREAD, BOX, "agent"),
 }
 SPACES: dict[str, spaces.Space[Any]] = {
@@ -63,7 +43,7 @@ def small(**changes: Any) -> PPOConfig:
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setitem(ENVIRONMENTS, LEAVING.id, LEAVING)
+    monkeypatch.setitem(ENVIRONMENTS, STAY_OR_GO.id, STAY_OR_GO)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,11 +1,12 @@
 """Split and aggregate: PPO by a leader that learns from followers, who explore (SAPG).
 
 Singla, Agarwal and Pathak 2024 (arXiv:2407.20230). Environments are split into blocks, each with a
-policy of its own. All are one network, which is told them apart by a learned row for each block.
+policy of its own. All are one network, which tells them apart by a learned row for each block.
 Block 0 is the leader's. The others, its followers, are PPO with an entropy bonus that grows from
 block to block, so that they go different ways. In each iteration the leader also learns from as
 many of the followers' environments as it has itself, drawn anew, with its own critic's one-step
-targets. Nothing is added to PPO's loss: see :func:`from_followers`.
+targets. PPO's loss stays what it is, but for each sample's share of the entropy bonus: see
+:func:`from_followers`.
 
 The policy that is evaluated, and whose returns are the run's, is the leader's.
 """

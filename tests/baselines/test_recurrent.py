@@ -114,7 +114,8 @@ def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: boo
                 log_prob, _ = network.head.log_prob_and_entropy(
                     logits, rollout.actions[t, env, agent]
                 )
-                assert float(again[env, t, agent]) == pytest.approx(float(log_prob.detach()), abs=1e-5)
+                found, wanted = float(again[env, t, agent]), float(log_prob.detach())
+                assert found == pytest.approx(wanted, abs=1e-5)
                 assert float(values[env, t, agent]) == pytest.approx(float(value), abs=1e-5)
                 if rollout.done[t, env]:
                     final = rollout.final_observations[t, env, agent]

@@ -455,6 +455,9 @@ def test_what_blocks_need_is_named() -> None:
             small(**changes)
         assert str(caught.value) == message
     replace(small(num_envs=13, blocks=1, recurrent=True), target_kl=0.1)
+    rollout = ppo.Trainer(TAG, small(), {}).learners["agent"].rollout  # as if of one process of two
+    with pytest.raises(ValueError, match="num_envs: 12 a process, expected a multiple of"):
+        sapg.label(rollout, 5)
 
 
 @pytest.mark.slow

@@ -31,6 +31,11 @@ WIDTHS: Check = (
 )
 
 
+def one_of(words: tuple[str, ...]) -> Check:
+    """One of these words."""
+    return str, " or ".join(map(repr, words)), lambda v: v in words
+
+
 def expect(config: Any, names: tuple[str, ...], check: Check, *, optional: bool = False) -> None:
     """Check fields of a configuration; ``optional`` ones may be None.
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.checks import expect
+
+Optimizer = Literal["adam", "lamb"]
+OffPolicyClip = Literal["mu", "one"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,13 @@ class PPOConfig:
         horizon: steps of each environment between two updates.
         epochs: passes over the data of one iteration.
         minibatches: gradient steps a pass.
-        learning_rate: Adam's step size at the start.
+        optimizer: ``"adam"``, or ``"lamb"`` for very large batches; see lamb.py.
+        learning_rate: the optimizer's step size at the start.
+        learning_rate_batch: how many environment steps of a minibatch the learning rate is meant
+            for; with others it is multiplied by the root of how many times as many they are. None
+            leaves it.
+        warmup: share of the run in which the learning rate rises linearly, from half of what it
+            would be.
         anneal: let the learning rate fall to 0 linearly over the run.
         gamma: discount a step.
         gae_lambda: weight of long against short horizons in the advantage estimate.
@@ -39,6 +49,15 @@ class PPOConfig:
         recurrent: give actors and critics a memory, a GRU as wide as the last hidden layer, between
             that and the outputs. Learns from whole rollouts of each environment, ``num_envs`` of
             them split into ``minibatches``.
+        blocks: policies to train side by side, each in its share of the environments: a leader, and
+            followers that explore for it (SAPG; see sapg.py). ``entropy_coef`` is the last
+            follower's then; the leader's is 0, and those between are spaced evenly. 1 is plain PPO.
+        block_embedding: length of the learned row that tells the network a block.
+        off_policy_coef: weight of what the leader learns from followers' samples, next to that of
+            its own; 0 takes none.
+        off_policy_clip: what its ratio to the follower's probability is clipped around: ``"mu"``,
+            the ratio that the leader's old policy has, as in the paper, or ``"one"``, as in the
+            authors' code.
         separate: a network for each agent instead of one for each group. All that is otherwise
             said by group, such as returns and losses, is by agent then.
         central_critic: let the value functions see the global state, which is what all agents see,
@@ -71,7 +90,10 @@ class PPOConfig:
     horizon: int = 32
     epochs: int = 4
     minibatches: int = 4
+    optimizer: Optimizer = "adam"
     learning_rate: float = 1e-3
+    learning_rate_batch: int | None = None
+    warmup: float = 0.0
     anneal: bool = True
     gamma: float = 0.99
     gae_lambda: float = 0.95
@@ -85,6 +107,10 @@ class PPOConfig:
     hidden: tuple[int, ...] = (64, 64)
     normalize_observations: bool = False
     recurrent: bool = False
+    blocks: int = 1
+    block_embedding: int = 16
+    off_policy_coef: float = 1.0
+    off_policy_clip: OffPolicyClip = "mu"
     separate: bool = False
     central_critic: bool = False
     scale_rewards: bool = False
@@ -105,11 +131,15 @@ class PPOConfig:
         if isinstance(self.hidden, list):  # as YAML has it
             object.__setattr__(self, "hidden", tuple(self.hidden))
         counts = ("total_steps", "num_envs", "horizon", "epochs", "minibatches", "threads")
-        expect(self, (*counts, "checkpoint_interval"), checks.COUNT)
+        more = ("checkpoint_interval", "blocks", "block_embedding")
+        expect(self, (*counts, *more), checks.COUNT)
         expect(self, ("seed",), checks.SEED)
         expect(self, ("learning_rate", "clip", "max_grad_norm"), checks.ABOVE_ZERO)
-        expect(self, ("entropy_coef", "value_coef"), checks.NOT_NEGATIVE)
-        expect(self, ("gamma", "gae_lambda"), checks.SHARE)
+        expect(self, ("entropy_coef", "value_coef", "off_policy_coef"), checks.NOT_NEGATIVE)
+        expect(self, ("gamma", "gae_lambda", "warmup"), checks.SHARE)
+        expect(self, ("optimizer",), checks.one_of(get_args(Optimizer)))
+        expect(self, ("off_policy_clip",), checks.one_of(get_args(OffPolicyClip)))
+        expect(self, ("learning_rate_batch",), checks.COUNT, optional=True)
         expect(self, ("entropy_coef_end",), checks.NOT_NEGATIVE, optional=True)
         expect(self, ("value_clip", "target_kl"), checks.ABOVE_ZERO, optional=True)
         networks = ("normalize_observations", "recurrent", "separate", "central_critic")
@@ -126,11 +156,27 @@ class PPOConfig:
             limit, of = self.num_envs, "num_envs (recurrent)"
             what = "at least one width, as recurrent is set"
             expect(self, ("hidden",), (tuple, what, lambda v: len(v) > 0))
+        if self.blocks > 1:
+            self._check_blocks()
         expect(self, ("minibatches",), (int, f"at most {of} = {limit}", lambda v: v <= limit))
+
+    def _check_blocks(self) -> None:
+        share = f"a multiple of blocks = {self.blocks}"
+        expect(self, ("num_envs",), (int, share, lambda v: v % self.blocks == 0))
+        expect(self, ("recurrent",), (bool, "False, as there are blocks", lambda v: not v))
+        expect(self, ("pool",), (int, "0, as there are blocks", lambda v: v == 0))
+        if self.off_policy_clip == "one":  # approx_kl is not the policy's own movement then
+            what = "None, as off_policy_clip is 'one'"
+            expect(self, ("target_kl",), (float, what, lambda v: False), optional=True)
 
     def after(self, progress: float) -> PPOConfig:
         """The configuration with what its schedules make of it after a share of the run."""
         rate, entropy, end = self.learning_rate, self.entropy_coef, self.entropy_coef_end
+        if self.learning_rate_batch is not None:
+            batch = self.num_envs * self.horizon / self.minibatches
+            rate = rate * math.sqrt(batch / self.learning_rate_batch)
+        if progress < self.warmup:
+            rate = rate * (1 + progress / self.warmup) / 2
         if self.anneal:
             rate = rate * (1 - progress)
         if end is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.masks import checked_mask
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player, act_randomly, choose, frozen_copy
+from gpu_zoo.baselines.sapg import BlockActorCritic
 from gpu_zoo.spec import GroupLayout
 
 MAX_PARALLEL = 4096  # environments an evaluation steps at once
@@ -50,10 +52,14 @@ def make_networks(
     state_size = sum(group.obs_size * group.count for group in layout) if central else 0
     separate = options.get("separate", False)
     recurrent = options.get("recurrent", False)
+    make: Callable[..., ActorCritic] = partial(ActorCritic, recurrent=recurrent)
+    if (blocks := options.get("blocks", 1)) > 1:
+        width = options["block_embedding"]
+        make = partial(BlockActorCritic, blocks=blocks, embedding=width)
     return {
-        name: ActorCritic(
+        name: make(
             group.obs_size, group.actions.space(), hidden, generator,
-            normalize=normalize, state_size=state_size, recurrent=recurrent,
+            normalize=normalize, state_size=state_size,
         )
         for group in layout
         for name in (group.agents if separate else (group.name,))

@@ -17,7 +17,7 @@ start of an episode. It gives, in the order that the JSON says:
     side.
 ``mean``, ``std``
     float32 ``(batch, n)``: the Gaussian to draw a continuous action from, which is then to be
-    clipped to the box. DDPG has none.
+    clipped to the box. DDPG, PQL and SAC have none.
 ``next_memory``
     the memory to give with the next observation, if the network has one.
 """
@@ -42,6 +42,7 @@ from gpu_zoo.baselines.evaluation import Policy
 from gpu_zoo.baselines.networks import ActorCritic, GaussianHead
 from gpu_zoo.baselines.players import frozen_copy
 from gpu_zoo.baselines.recurrent import Recurrent
+from gpu_zoo.baselines.squashed import SquashedActor
 from gpu_zoo.errors import MissingDependency
 from gpu_zoo.spec import GroupLayout
 
@@ -59,12 +60,12 @@ class Acting(nn.Module):
         memory_size: numbers in a memory; 0 for none.
     """
 
-    def __init__(self, network: ActorCritic | Actor) -> None:
+    def __init__(self, network: ActorCritic | Actor | SquashedActor) -> None:
         super().__init__()
         self.network: Any = frozen_copy(network).cpu().eval()  # type: ignore[arg-type] # or an actor
         self.memory_size = 0
         self.inputs, self.outputs = ["observation"], ["action"]
-        if isinstance(network, Actor):
+        if isinstance(network, (Actor, SquashedActor)):
             return
         self.outputs += ["mean", "std"] if isinstance(network.head, GaussianHead) else ["logits"]
         if isinstance(network.actor, Recurrent):
@@ -75,17 +76,17 @@ class Acting(nn.Module):
     def forward(self, observation: Tensor, memory: Tensor | None = None) -> tuple[Tensor, ...]:
         """Outputs for observations ``(batch, n)``."""
         network = self.network
-        if isinstance(network, Actor):
-            return (network.head.to_env(network(observation)),)
-        seen, after = network.see(observation), ()
+        if isinstance(network, (Actor, SquashedActor)):
+            return (network.head.to_env(network.best(observation)),)
+        after: Any = ()
         if memory is None:
-            raw = network.actor(seen)
+            raw = network.raw_outputs(observation)
         else:
-            raw, *after = network.actor.step(seen, memory)
+            raw, *after = network.actor.step(network.see(observation), memory)
         best = network.head.mode(raw)
         if isinstance(network.head, GaussianHead):
-            std = network.head.log_std.exp().expand(best.shape)
-            return network.head.to_env(best), best, std, *after
+            _, log_std = network.head.distribution(raw)
+            return network.head.to_env(best), best, log_std.exp().expand(best.shape), *after
         return best, raw, *after
 
 

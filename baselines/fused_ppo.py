@@ -71,6 +71,8 @@ def library(actor: str, critic: str, head: str) -> ctypes.CDLL:
 def fuse(network: ActorCritic, whole: nn.Parameter) -> FusedNetwork | None:
     """These functions for a network; None where there are none for it."""
     actor, critic = network.actor, network.critic
+    if network.labels > 0:
+        return None
     if not isinstance(actor, Perceptron) or not isinstance(critic, Perceptron):
         return None
     if whole.device.type != "cpu" or max(*actor.widths, *critic.widths) > fused.WIDEST:

@@ -128,30 +128,34 @@ class GaussianHead(nn.Module):
         self.register_buffer("high", torch.from_numpy(space.high.copy()), persistent=False)
         self.log_std = nn.Parameter(((self.high - self.low) / 2).log())
 
-    def _mean(self, outputs: Tensor) -> Tensor:
-        return outputs + (self.low + self.high) / 2
+    def distribution(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean, and the logarithm of the standard deviation."""
+        return outputs + (self.low + self.high) / 2, self.log_std
 
     def sample(self, outputs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """An unclipped action and its log-probability."""
-        noise = torch.empty_like(outputs).normal_(generator=generator)
-        return self._mean(outputs) + noise * self.log_std.exp(), self._log_density(noise)
+        mean, log_std = self.distribution(outputs)
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        return mean + noise * log_std.exp(), _log_density(noise, log_std)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The mean."""
-        return self._mean(outputs)
+        return self.distribution(outputs)[0]
 
     def log_prob_and_entropy(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of the unclipped ``action``, and the distribution's entropy."""
-        noise = (action - self._mean(outputs)) * (-self.log_std).exp()
-        entropy = (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum()
-        return self._log_density(noise), entropy.expand(noise.shape[:-1])
-
-    def _log_density(self, noise: Tensor) -> Tensor:
-        return (-0.5 * (noise.square() + math.log(2 * math.pi)) - self.log_std).sum(-1)
+        mean, log_std = self.distribution(outputs)
+        noise = (action - mean) * (-log_std).exp()
+        entropy = (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+        return _log_density(noise, log_std), entropy.expand(noise.shape[:-1])
 
     def to_env(self, action: Tensor) -> Tensor:
         """The action as the environment takes it: clipped to the box."""
         return action.clamp(self.low, self.high)
+
+
+def _log_density(noise: Tensor, log_std: Tensor) -> Tensor:
+    return (-0.5 * (noise.square() + math.log(2 * math.pi)) - log_std).sum(-1)
 
 
 class ActorCritic(nn.Module):
@@ -173,7 +177,13 @@ class ActorCritic(nn.Module):
             lets grow.
         state_size: length of the global state that the critic sees besides; 0 for none.
         recurrent: put a GRU before either MLP's last layer.
+
+    Attributes:
+        labels: how many of the last places of an observation in a rollout say whose it is, and are
+            none of the environment's.
     """
+
+    labels = 0
 
     def __init__(
         self,
@@ -201,12 +211,20 @@ class ActorCritic(nn.Module):
         return torch.zeros(*lanes, 2, self.actor.width, device=self.actor.last.weight.device)
 
     def see(self, observations: Tensor) -> Tensor:
-        """Observations as actor and critic get them."""
+        """Observations as actor and critic get them, without labels."""
         return observations if self.moments is None else self.moments.standardise(observations)
+
+    def _inputs(self, observations: Tensor) -> Tensor:
+        """What the actor gets."""
+        return self.see(observations)
+
+    def raw_outputs(self, observations: Tensor, memory: Tensor | None = None) -> Tensor:
+        """What the head gets."""
+        return _step(self.actor, self._inputs(observations), memory)
 
     def _see_all(self, observations: Tensor, states: Tensor | None) -> Tensor:
         """What the critic gets."""
-        seen = self.see(observations)
+        seen = self._inputs(observations)
         if states is None:
             return seen
         return torch.cat([seen, states.unsqueeze(-2).expand(*seen.shape[:-1], -1)], -1)
@@ -219,14 +237,14 @@ class ActorCritic(nn.Module):
         masks: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """A sampled action and its log-probability for observations ``(..., obs_size)``."""
-        outputs = _step(self.actor, self.see(observations), memory)
+        outputs = self.raw_outputs(observations, memory)
         return self.head.sample(mask_logits(outputs, masks), generator)
 
     def best(
         self, observations: Tensor, memory: Tensor | None = None, masks: Tensor | None = None
     ) -> Tensor:
         """The likeliest action."""
-        return self.head.mode(mask_logits(_step(self.actor, self.see(observations), memory), masks))
+        return self.head.mode(mask_logits(self.raw_outputs(observations, memory), masks))
 
     def value(
         self, observations: Tensor, states: Tensor | None = None, memory: Tensor | None = None
@@ -242,7 +260,7 @@ class ActorCritic(nn.Module):
         self, observations: Tensor, action: Tensor, masks: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log-probability of ``action``, and the policy's entropy."""
-        outputs = mask_logits(self.actor(self.see(observations)), masks)
+        outputs = mask_logits(self.raw_outputs(observations), masks)
         return self.head.log_prob_and_entropy(outputs, action)
 
     def review(

@@ -20,18 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
-from gpu_zoo.baselines import checkpoint, distributed, loop
+from gpu_zoo.baselines import checkpoint, distributed, loop, sapg
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
-from gpu_zoo.baselines.flat import FlatAdam, flatten
+from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten
 from gpu_zoo.baselines.frozen import FrozenGroup, Source, load_frozen
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.groups import split
+from gpu_zoo.baselines.lamb import Lamb
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player
@@ -58,6 +59,7 @@ class Batch:
     Those of agents that had left the game have weight 0 and count for nothing, all others 1. With
     global states, a row is one of these and holds a sample of each agent: ``(rows, agents, ...)``.
     With memories, a row is an environment's whole rollout: ``(rows, horizon, agents, ...)``.
+    ``bonus`` is the share of the entropy bonus that a sample has; without it, each has all of it.
     """
 
     observations: Tensor
@@ -68,6 +70,7 @@ class Batch:
     returns: Tensor
     weights: Tensor
     states: Tensor | None = None
+    bonus: Tensor | None = None
     keep: Tensor | None = None
     memory: Tensor | None = None
     masks: Tensor | None = None
@@ -93,10 +96,11 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
     with torch.no_grad():
         kl = ratio - 1 - log_ratio  # an estimate that is never negative
         cut = ((ratio - 1).abs() > config.clip).float()
-    terms = torch.stack([policy_loss, value_loss, entropy, kl, cut])
+    bonus = entropy if batch.bonus is None else entropy * batch.bonus
+    terms = torch.stack([policy_loss, value_loss, entropy, kl, cut, bonus])
     means = (terms * batch.weights).flatten(1).sum(1) / batch.weights.sum().clamp(min=1)
-    total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[2]
-    return total, means.detach()
+    total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[5]
+    return total, means[:5].detach()
 
 
 def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,6 +115,18 @@ def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return log_probs, entropy, network.value(batch.observations, batch.states)
 
 
+def optimizer(
+    network: ActorCritic, parameters: nn.Parameter, config: PPOConfig
+) -> torch.optim.Optimizer:
+    """What is to move the network's weights, all of which are ``parameters``."""
+    if config.optimizer == "adam":
+        return FlatAdam(parameters, config.learning_rate, config.max_grad_norm)
+    lamb, gradient = Lamb(network.named_parameters(), config.learning_rate), parameters.grad
+    assert gradient is not None
+    lamb.register_step_pre_hook(lambda *_: clip_norm(gradient, config.max_grad_norm))
+    return lamb
+
+
 class Learner:
     """One group of agents: its buffers in the environment, its network and its rollout."""
 
@@ -120,16 +136,16 @@ class Learner:
         self.config = config
         self.network = network.to(device)
         self.parameters = flatten(self.network)
-        self.optimizer: torch.optim.Optimizer = FlatAdam(
-            self.parameters, config.learning_rate, config.max_grad_norm
-        )
+        self.optimizer = optimizer(self.network, self.parameters, config)
         self.fused = fuse(self.network, self.parameters)
         self.rollout = Rollout(config.horizon, group, self.network)
+        if config.blocks > 1:
+            sapg.label(self.rollout, config.blocks)
         self.memory = self.network.new_memory(*group.rewards.shape)
         self.reward_scale: RewardScale | None = None
         if config.scale_rewards:
             self.reward_scale = RewardScale(tuple(group.rewards.shape), config.gamma).to(device)
-        self.return_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.return_sum = torch.zeros(config.blocks, dtype=torch.float64, device=device)
         self.zero = torch.zeros((), device=device)
 
     def look(self, t: int) -> None:
@@ -137,7 +153,7 @@ class Learner:
         group = self.group
         torch.where(
             group.active.unsqueeze(-1), group.observations, self.zero,
-            out=self.rollout.observations[t],
+            out=self.rollout.observations[t, ..., : self.rollout.obs_size],
         )  # fmt: skip
 
     def seen(self, t: int) -> Tensor:
@@ -180,10 +196,10 @@ class Learner:
         rollout.rewards[t] = group.rewards
         rollout.terminated[t] = group.terminations
         rollout.truncated[t] = group.truncations
-        rollout.final_observations[t] = group.final_observations
+        rollout.final_observations[t, ..., : rollout.obs_size] = group.final_observations
         rollout.done[t] = done
         returns = group.last_returns.mean(1, dtype=torch.float64)
-        self.return_sum += torch.where(counted, returns, 0.0).sum()
+        self.return_sum += sapg.by_block(torch.where(counted, returns, 0.0), self.config.blocks)
 
     def remember(self, t: int) -> tuple[Tensor | None, Tensor | None]:
         """The memories of actors and critics before step ``t``, to be changed by it."""
@@ -218,16 +234,22 @@ class Learner:
         """
         rollout, moments = self.rollout, self.network.moments
         if moments is not None:  # step by step, as float64 takes twice the room
-            moments.merge_all(zip(rollout.observations[:-1], rollout.active, strict=True))
+            seen = rollout.observations[:-1, ..., : rollout.obs_size]
+            moments.merge_all(zip(seen, rollout.active, strict=True))
 
     def prepare(self) -> Batch:
         """Turn the full rollout into samples."""
-        rollout, config, scale = self.rollout, self.config, self.reward_scale
+        rollout, config = self.rollout, self.config
         if self.memory is not None:
             rollout.values[-1] = self.value(config.horizon, self.memory[..., 1, :].clone())
         else:  # nothing had to be known any sooner, and all at once is less work
             states = None if rollout.shared is None else rollout.shared.states
             rollout.values.copy_(self.network.value(rollout.observations, states))
+        return self.samples(rollout, config.gae_lambda)
+
+    def samples(self, rollout: Rollout, gae_lambda: float) -> Batch:
+        """What can be learned from a rollout whose values are all there."""
+        scale = self.reward_scale
         values = rollout.values[:-1]
         advantage = advantages(
             rollout.rewards if scale is None else scale.scale(rollout.rewards),
@@ -235,8 +257,8 @@ class Learner:
             next_values(rollout, self.network),
             rollout.terminated,
             rollout.ended(),
-            config.gamma,
-            config.gae_lambda,
+            self.config.gamma,
+            gae_lambda,
         )
         rows = (
             rollout.observations[:-1], rollout.actions, rollout.log_probs, values,
@@ -264,7 +286,8 @@ class Learner:
 
         ``config`` is this iteration's, see :meth:`PPOConfig.after`.
         """
-        self.optimizer.param_groups[0]["lr"] = config.learning_rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.learning_rate
         history: list[Tensor] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
@@ -404,8 +427,9 @@ class Trainer:
 
     @torch.inference_mode()
     def collect(self) -> Tensor:
-        """Fill every group's rollout; how many whole episodes ended."""
-        episodes = torch.zeros((), dtype=torch.float64, device=self.whole.device)
+        """Fill every group's rollout; how many whole episodes ended in each block."""
+        blocks = self.config.blocks
+        episodes = torch.zeros(blocks, dtype=torch.float64, device=self.whole.device)
         for learner in self.learners.values():
             learner.return_sum.zero_()
         for t in range(self.config.horizon):
@@ -422,7 +446,7 @@ class Trainer:
             self.record(t, done, counted)
             for player in self.players:
                 player.forget(done)
-            episodes += counted.sum()
+            episodes += sapg.by_block(counted, blocks)
             self.whole |= done
         self.look(self.config.horizon)
         if self.pool is not None:
@@ -439,6 +463,8 @@ class Trainer:
         for learner in self.learners.values():
             with torch.no_grad():
                 batch = learner.prepare()
+                if config.blocks > 1:
+                    batch = sapg.with_followers(learner, batch, self.generator)
             losses = learner.learn(batch, config, self.generator)
             learner.measure_observations()
             returns.append(learner.return_sum)
@@ -446,11 +472,20 @@ class Trainer:
         if self.pool is not None and (len(self.curve) + 1) % self.config.pool_interval == 0:
             self.pool.grow()
         sums = distributed.total(torch.stack(returns))
-        count, *numbers = torch.cat([sums, *metrics]).tolist()
-        of_groups, of_metrics = numbers[: len(self.learners)], numbers[len(self.learners) :]
-        means = {g: s / count for g, s in zip(self.learners, of_groups, strict=True) if count}
+        numbers = torch.cat([sums.flatten(), *metrics]).tolist()
         names = [f"{group}/{metric}" for group in self.learners for metric in METRICS]
-        return int(count), means, dict(zip(names, of_metrics, strict=True))
+        values = dict(zip(names, numbers[sums.numel() :], strict=True))
+        blocks = config.blocks
+        counts, *by_group = (numbers[i : i + blocks] for i in range(0, sums.numel(), blocks))
+        means = {
+            (group, block): total / count
+            for group, totals in zip(self.learners, by_group, strict=True)
+            for block, (total, count) in enumerate(zip(totals, counts, strict=True))
+            if count
+        }
+        values |= {f"{g}/return_{b}": mean for (g, b), mean in means.items() if b != sapg.LEADER}
+        led = {group: mean for (group, block), mean in means.items() if block == sapg.LEADER}
+        return int(counts[sapg.LEADER]), led, values
 
     def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
         """Iterate to the end of the run, saving now and then."""

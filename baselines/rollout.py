@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +12,16 @@ from torch import Tensor
 from gpu_zoo.baselines.distributed import total
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.vector import GroupBuffers
+
+Stored = TypeVar("Stored", "States", "Rollout")
+
+
+def _select(stored: Stored, envs: Tensor) -> Stored:
+    part = copy.copy(stored)
+    for name, value in vars(stored).items():
+        if isinstance(value, Tensor):
+            setattr(part, name, value.index_select(1, envs))
+    return part
 
 
 class States:
@@ -44,7 +56,8 @@ class States:
 class Rollout:
     """What one group of agents saw and did: ``(horizon, num_envs, agents, ...)``, time first.
 
-    What all groups saw together is in ``shared``, if there are critics that see it.
+    What all groups saw together is in ``shared``, if there are critics that see it. Observations
+    are ``obs_size`` numbers and the network's labels.
     """
 
     def __init__(self, horizon: int, group: GroupBuffers, network: ActorCritic) -> None:
@@ -56,9 +69,10 @@ class Rollout:
         def store(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        obs_size = group.observations.shape[-1]
-        self.observations = store(horizon + 1, *lanes, obs_size)
-        self.final_observations = store(horizon, *lanes, obs_size)
+        self.obs_size = group.observations.shape[-1]
+        length = self.obs_size + network.labels
+        self.observations = store(horizon + 1, *lanes, length)
+        self.final_observations = store(horizon, *lanes, length)
         self.actions = store(horizon, *lanes, *head.action_shape, dtype=head.action_dtype)
         self.masks: Tensor | None = None  # of the actions, where they are masked
         if group.action_masks is not None:
@@ -72,6 +86,13 @@ class Rollout:
         self.done = store(horizon, lanes[0], dtype=torch.bool)  # the environment began anew
         if self.memory is not None:
             self.final_values = store(horizon, *lanes)  # of final_observations
+
+    def of(self, envs: Tensor) -> Rollout:
+        """A copy with these environments alone, int64 ``(n,)``; there must be no memory."""
+        part = _select(self, envs)
+        if self.shared is not None:
+            part.shared = _select(self.shared, envs)
+        return part
 
     def keep(self) -> Tensor:
         """Where memory lives through to a step: not into a new episode, nor after an agent left.

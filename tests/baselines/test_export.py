@@ -15,7 +15,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from gpu_zoo.baselines import ddpg
+from gpu_zoo.baselines import ddpg, pql, sac
 from gpu_zoo.baselines.evaluation import Policy
 from gpu_zoo.baselines.export import export
 from gpu_zoo.baselines.ppo import PPOConfig, train
@@ -44,12 +44,13 @@ def trained(env_id: str, params: dict[str, Any], **changes: Any) -> Policy:
     return train(env_id, PPOConfig(**{**settings, **changes}), params).policy
 
 
-def trained_by_ddpg() -> Policy:
-    config = ddpg.DDPGConfig(
+def trained_by(algorithm: Any, kind: Any) -> Policy:
+    config = kind(
         total_steps=64, num_envs=8, horizon=4, hidden=(8,), device="cpu", progress=False,
         capacity=500, batch_size=8,
     )  # fmt: skip
-    return ddpg.train(TAG, config, BOX).policy
+    policy: Policy = algorithm.train(TAG, config, BOX).policy
+    return policy
 
 
 POLICIES: dict[str, Callable[[], Policy]] = {
@@ -59,7 +60,11 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "recurrent": lambda: trained(TAG, {}, recurrent=True, normalize_observations=True),
     "recurrent box": lambda: trained(TAG, BOX, recurrent=True),
     "central": lambda: trained(TAG, {}, central_critic=True, hidden=()),
-    "ddpg": trained_by_ddpg,
+    "blocks": lambda: trained(TAG, {}, blocks=2, normalize_observations=True),
+    "blocks box": lambda: trained(TAG, BOX, blocks=2),
+    "ddpg": lambda: trained_by(ddpg, ddpg.DDPGConfig),
+    "pql": lambda: trained_by(pql, pql.PQLConfig),
+    "sac": lambda: trained_by(sac, sac.SACConfig),
 }
 
 
@@ -84,14 +89,13 @@ def wanted(network: Any, observations: np.ndarray[Any, Any], memory: Any) -> dic
         if own is not None:
             found["next_memory"] = own
         if hasattr(network, "actor"):
-            inputs, outputs = network.see(seen), None
             if memory is None:
-                outputs = network.actor(inputs)
+                outputs = network.raw_outputs(seen)
             else:
-                outputs, _ = network.actor.step(inputs, torch.from_numpy(memory))
+                outputs, _ = network.actor.step(network.see(seen), torch.from_numpy(memory))
             if hasattr(network.head, "log_std"):
-                found["mean"] = outputs + (network.head.low + network.head.high) / 2
-                found["std"] = network.head.log_std.exp().expand(found["mean"].shape)
+                found["mean"], log_std = network.head.distribution(outputs)
+                found["std"] = log_std.exp().expand(found["mean"].shape)
             else:
                 found["logits"] = outputs
     return {name: tensor.numpy() for name, tensor in found.items()}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toys import STAY_OR_GO, STAY_STEPS
 
 import gpu_zoo
 from gpu_zoo.baselines import ppo
@@ -20,29 +21,6 @@ from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import PPOConfig, evaluate, resume, train
 from gpu_zoo.baselines.rollout import normalise
 from gpu_zoo.registry import ENVIRONMENTS
-from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice
-
-STEPS = 6  # of an episode
-TOY = EnvSpec(
-    id="toy/stay_or_go_v0",
-    kernel=str(Path(__file__).parent / "stay_or_go.cu"),
-    summary="Stay if it pays.",
-    params={"max_cycles": Param(STEPS, "steps", low=1)},
-    groups=(
-        Group(
-            "agent",
-            2,
-            {
-                "mood": Slice(1, "1 or -1"),
-                "time": Slice(1, "0 to 1"),
-                "colour": Slice(3, "one-hot"),
-            },
-            (Actions(("leave", "colour"), choices=(2, 3)),),
-        ),
-    ),
-    state={"mood": Field("i32", (2,), "1 or -1"), "colour": Field("i32", (2,), "0, 1 or 2")},
-    leaving=True,
-)
 
 
 def small(**changes: Any) -> PPOConfig:
@@ -55,7 +33,7 @@ def small(**changes: Any) -> PPOConfig:
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setitem(ENVIRONMENTS, TOY.id, TOY)
+    monkeypatch.setitem(ENVIRONMENTS, STAY_OR_GO.id, STAY_OR_GO)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -91,7 +69,7 @@ def test_only_active_samples_are_normalised(share: float) -> None:
 
 def test_the_loss_is_that_of_the_active_samples_alone() -> None:
     generator = torch.Generator().manual_seed(3)
-    network = ActorCritic(5, TOY.groups[0].actions[0].space(), (8,), generator)
+    network = ActorCritic(5, STAY_OR_GO.groups[0].actions[0].space(), (8,), generator)
     n = 100
     actions = torch.stack([torch.randint(0, k, (n,), generator=generator) for k in (2, 3)], -1)
     numbers = [torch.randn(n, generator=generator) for _ in range(4)]
@@ -112,7 +90,7 @@ def test_the_loss_is_that_of_the_active_samples_alone() -> None:
 
 def test_masks_are_not_read_by_the_host() -> None:
     """Meta tensors hold no numbers: what needs one, such as the length of a selection, fails."""
-    space = TOY.groups[0].actions[0].space()
+    space = STAY_OR_GO.groups[0].actions[0].space()
     network = ActorCritic(5, space, (8,), torch.Generator().manual_seed(0)).to("meta")
     one = torch.zeros(100, device="meta")
     actions = torch.zeros(100, 2, dtype=torch.int64, device="meta")
@@ -135,7 +113,7 @@ def gradient(network: ActorCritic, batch: ppo.Batch, config: PPOConfig) -> torch
 
 def test_rollouts_note_who_was_in_the_game() -> None:
     """Played again from the noted actions, by hand."""
-    trainer = ppo.Trainer(TOY.id, small(stagger=False, gamma=0.9, gae_lambda=1.0), {})
+    trainer = ppo.Trainer(STAY_OR_GO.id, small(stagger=False, gamma=0.9, gae_lambda=1.0), {})
     moods = trainer.env.get_state()["mood"].clone()
     trainer.collect()
     learner = trainer.learners["agent"]
@@ -146,7 +124,7 @@ def test_rollouts_note_who_was_in_the_game() -> None:
     returns, weights = (x.reshape(shape) for x in (batch.returns, batch.weights))
     left_early = 0
     for env, agent in np.ndindex(32, 2):
-        left = [t for t in range(STEPS) if rollout.actions[t, env, agent, 0] == 1]
+        left = [t for t in range(STAY_STEPS) if rollout.actions[t, env, agent, 0] == 1]
         over = int(rollout.done[:, env].long().argmax())  # the first episode's last step
         last = min([*left, over])
         wanted = [float(t <= last) for t in range(over + 1)]
@@ -164,7 +142,7 @@ def test_rollouts_note_who_was_in_the_game() -> None:
 
 
 def test_only_those_in_the_game_are_measured() -> None:
-    trainer = ppo.Trainer(TOY.id, small(normalize_observations=True), {})
+    trainer = ppo.Trainer(STAY_OR_GO.id, small(normalize_observations=True), {})
     trainer.iterate(3)
     learner = trainer.learners["agent"]
     active, moments = learner.rollout.active, learner.network.moments
@@ -176,7 +154,7 @@ def test_only_those_in_the_game_are_measured() -> None:
 
 
 def test_those_who_left_are_zeros_in_the_global_state() -> None:
-    trainer = ppo.Trainer(TOY.id, small(central_critic=True), {})
+    trainer = ppo.Trainer(STAY_OR_GO.id, small(central_critic=True), {})
     trainer.collect()
     assert trainer.states is not None
     rollout, done = trainer.learners["agent"].rollout, trainer.learners["agent"].rollout.done
@@ -189,9 +167,13 @@ def test_those_who_left_are_zeros_in_the_global_state() -> None:
     assert int((gone.sum(1) == 1).sum()) > 0
 
 
+EVERYTHING = dict.fromkeys(
+    ("normalize_observations", "scale_rewards", "central_critic", "separate", "recurrent"), True
+)
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"normalize_observations": True, "scale_rewards": True}, {"central_critic": True},
     {"separate": True}, {"recurrent": True}, {"recurrent": True, "central_critic": True},
+    EVERYTHING,
 )  # fmt: skip
 
 
@@ -200,7 +182,7 @@ def test_what_those_who_left_see_and_do_changes_nothing(options: dict[str, Any])
     """The same weights, to the bit, if their observations are not numbers."""
     runs = []
     for spoil in (False, True):
-        trainer = ppo.Trainer(TOY.id, small(**options), {})
+        trainer = ppo.Trainer(STAY_OR_GO.id, small(**options), {})
         group, step = trainer.env.group["agent"], trainer.env.step
         spoiled = 0
 
@@ -229,9 +211,9 @@ def test_it_learns_when_to_leave() -> None:
         total_steps=60_000, num_envs=128, horizon=12, minibatches=4, epochs=4,
         learning_rate=5e-3, gamma=0.5, entropy_coef=0.0, hidden=(32,),
     )  # fmt: skip
-    policy = train(TOY.id, config).policy
+    policy = train(STAY_OR_GO.id, config).policy
     played = evaluate(policy, episodes=2000, deterministic=True)
-    assert played.mean.mean == pytest.approx(STEPS / 2, abs=0.2)
+    assert played.mean.mean == pytest.approx(STAY_STEPS / 2, abs=0.2)
     observations = {  # mood, time, colour
         "agent_0": np.array([[1, 0, 0, 0, 1], [1, 0.5, 1, 0, 0], [-1, 0, 1, 0, 0]], np.float32)
     }
@@ -246,8 +228,8 @@ def test_it_learns_when_to_leave() -> None:
 
 def test_a_policy_acts_for_those_who_are_left() -> None:
     """In a drop-in: whoever has left is neither asked nor missed."""
-    policy = train(TOY.id, small()).policy
-    env = gpu_zoo.make(TOY.id)
+    policy = train(STAY_OR_GO.id, small()).policy
+    env = gpu_zoo.make(STAY_OR_GO.id)
     alone = 0
     for episode in range(20):
         observations, _ = env.reset(seed=episode)
@@ -261,9 +243,12 @@ def test_a_policy_acts_for_those_who_are_left() -> None:
     assert alone > 5
 
 
-def test_resume_is_exact_with_agents_out_of_the_game(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "everything"])
+def test_resume_is_exact_with_agents_out_of_the_game(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
     path = str(tmp_path / "run.pt")
-    whole = train(TOY.id, small(total_steps=1280))
+    whole = train(STAY_OR_GO.id, small(total_steps=1280, **options))
 
     def stop(update: ppo.Update) -> None:
         if update.index == 2:
@@ -271,20 +256,22 @@ def test_resume_is_exact_with_agents_out_of_the_game(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         train(
-            TOY.id,
-            small(total_steps=1280, checkpoint=path, checkpoint_interval=1),
+            STAY_OR_GO.id,
+            small(total_steps=1280, checkpoint=path, checkpoint_interval=1, **options),
             on_update=stop,
         )
     state = ppo.checkpoint.load(path)["env"]
     assert not bool(state["active/agent"].all())
     assert resume(path).curve == whole.curve
+    played = evaluate(whole.policy, episodes=50)
+    assert evaluate(ppo.Policy.load(path), episodes=50) == played
 
 
 def test_random_play_is_uniform() -> None:
     """An agent that leaves with 1/2 a step stays 1/2 + 1/4 + ... = 63/64 steps."""
     stayed = 63 / 64
     wanted = 0.5 * stayed / 3 - 0.5 * stayed
-    found = evaluate(None, TOY.id, 20_000).mean
+    found = evaluate(None, STAY_OR_GO.id, 20_000).mean
     assert found.mean == pytest.approx(wanted, abs=5 * found.stderr)
     assert found.stderr < 0.02
-    assert gpu_zoo.spec(TOY.id) is TOY
+    assert gpu_zoo.spec(STAY_OR_GO.id) is STAY_OR_GO

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toys import STAY_OR_GO
 
 import gpu_zoo
 from gpu_zoo import play
@@ -17,7 +18,7 @@ from gpu_zoo.baselines.recurrent import Recurrent
 from gpu_zoo.registry import ENVIRONMENTS
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice
 
-TAG, STEPS = "mpe/simple_tag_v3", 4
+SPREAD, TAG, STEPS = "mpe/simple_spread_v3", "mpe/simple_tag_v3", 4
 FOLDER = Path(__file__).parent
 RECALL = EnvSpec(
     id="toy/recall_v0",
@@ -29,30 +30,10 @@ RECALL = EnvSpec(
             "agent",
             2,
             {"colour": Slice(2, "one-hot at first, then zeros")},
-            (Actions(("first", "second"), choices=(2,)),),
+            (Actions(("colour",), choices=(2,)),),
         ),
     ),
     state={"colour": Field("i32", (2,), "0 or 1")},
-)
-LEAVING = EnvSpec(
-    id="toy/stay_or_go_v0",
-    kernel=str(FOLDER / "stay_or_go.cu"),
-    summary="Stay if it pays.",
-    params={"max_cycles": Param(6, "steps", low=1)},
-    groups=(
-        Group(
-            "agent",
-            2,
-            {
-                "mood": Slice(1, "1 or -1"),
-                "time": Slice(1, "0 to 1"),
-                "colour": Slice(3, "one-hot"),
-            },
-            (Actions(("leave", "colour"), choices=(2, 3)),),
-        ),
-    ),
-    state={"mood": Field("i32", (2,), "1 or -1"), "colour": Field("i32", (2,), "0, 1 or 2")},
-    leaving=True,
 )
 
 
@@ -67,7 +48,7 @@ def small(**changes: Any) -> PPOConfig:
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for toy in (RECALL, LEAVING):
+    for toy in (RECALL, STAY_OR_GO):
         monkeypatch.setitem(ENVIRONMENTS, toy.id, toy)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -89,7 +70,14 @@ def textbook_gru(tower: Recurrent, inputs: Any, memory: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(
     ("env_id", "params", "central"),
-    [(TAG, {"max_cycles": 4}, False), (TAG, {"max_cycles": 7}, True), (LEAVING.id, {}, False)],
+    [
+        (TAG, {"max_cycles": 4}, False),
+        (TAG, {"max_cycles": 7}, True),
+        (SPREAD, {"max_cycles": 4, "continuous_actions": True}, False),
+        (SPREAD, {"max_cycles": 7, "continuous_actions": True}, True),
+        (STAY_OR_GO.id, {}, False),
+        (STAY_OR_GO.id, {}, True),
+    ],
 )
 def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: bool) -> None:
     """Log-probabilities, values and returns of the third rollout, lane by lane with a memory of
@@ -109,7 +97,7 @@ def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: boo
         assert bool((held[name][crossing[name]] == 0).all())
         assert bool((held[name][~crossing[name]] != 0).any())
         active = rollout.active
-        assert bool(active.all()) is (env_id == TAG)
+        assert bool(active.all()) is (env_id != STAY_OR_GO.id)
         old = rollout.log_probs.transpose(0, 1), rollout.values[:-1].transpose(0, 1)
         torch.testing.assert_close(again, old[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(values, old[1], atol=1e-5, rtol=1e-5)
@@ -126,7 +114,8 @@ def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: boo
                 log_prob, _ = network.head.log_prob_and_entropy(
                     logits, rollout.actions[t, env, agent]
                 )
-                assert float(again[env, t, agent]) == pytest.approx(float(log_prob), abs=1e-5)
+                found, wanted = float(again[env, t, agent]), float(log_prob.detach())
+                assert found == pytest.approx(wanted, abs=1e-5)
                 assert float(values[env, t, agent]) == pytest.approx(float(value), abs=1e-5)
                 if rollout.done[t, env]:
                     final = rollout.final_observations[t, env, agent]

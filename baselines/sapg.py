@@ -132,6 +132,7 @@ class BlockActorCritic(ActorCritic):
         return torch.cat([self.see(observations), self._pick(self.rows, observations)], -1)
 
     def raw_outputs(self, observations: Tensor, memory: Tensor | None = None) -> Tensor:
+        """What the head takes for outputs: the actor's, and a box's ``log_std`` beside them."""
         outputs = super().raw_outputs(observations, memory)
         if not isinstance(self.head, BlockGaussianHead):
             return outputs

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
-from gpu_zoo.baselines import checkpoint, distributed, loop
+from gpu_zoo.baselines import checkpoint, distributed, loop, profile
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.flat import FlatAdam, flatten
@@ -33,6 +33,7 @@ from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
+from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.rollout import Rollout, States, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
@@ -266,8 +267,10 @@ class Learner:
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
             for rows in order.chunk(config.minibatches):
-                history.append(self.gradient(batch, rows, config))
-                self.optimizer.step()
+                with part("gradient"):
+                    history.append(self.gradient(batch, rows, config))
+                with part("optimizer"):
+                    self.optimizer.step()
             if config.target_kl is not None and float(history[-1][3]) > config.target_kl:
                 break
         return torch.stack(history).mean(0)
@@ -374,9 +377,11 @@ class Trainer:
             learner.return_sum.zero_()
         for t in range(self.config.horizon):
             self.look(t)
-            for learner in self.learners.values():
-                learner.act(t, self.generator)
-            _, _, _, _, infos = self.env.step()
+            with part("acting"):
+                for learner in self.learners.values():
+                    learner.act(t, self.generator)
+            with part("environment steps"):
+                _, _, _, _, infos = self.env.step()
             done = infos["_episode"]
             counted = done & self.whole
             self.record(t, done, counted)
@@ -393,7 +398,7 @@ class Trainer:
         episodes = self.collect()
         returns, metrics = [episodes], []
         for learner in self.learners.values():
-            with torch.no_grad():
+            with torch.no_grad(), part("values and advantages"):
                 batch = learner.prepare()
             losses = learner.learn(batch, config, self.generator)
             learner.measure_observations()
@@ -415,7 +420,8 @@ class Trainer:
             if distributed.rank() == 0:
                 checkpoint.save(path, state)
 
-        loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
+        with profile.run(self.whole.device):
+            loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
         networks = {name: learner.network for name, learner in self.learners.items()}
         return TrainResult(
             Policy(self.env_id, self.env_params, networks, self.config.seed), self.curve

@@ -1,6 +1,6 @@
 """Training end to end, side by side: ours, Stable-Baselines3, a CleanRL-style loop, JAX.
 
-    pip install -e '.[train,sb3,bench]'
+    pip install -e '.[train,sb3,bench,plot]'
     python -m venv jax-venv && jax-venv/bin/pip install jaxmarl     # brings jax, flax and optax
     python tests/baselines/compare_training.py --jax-python jax-venv/bin/python \\
         --json docs/benchmarks/DATE-training-cpu.json --plot docs/assets/training-cpu.svg --docs
@@ -144,7 +144,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     try:
         Setting(num_envs=args.num_envs)
     except ValueError as error:
-        parser.error(f"--num-envs {args.num_envs}: {error}")
+        parser.error(str(error).replace("num_envs=", "--num-envs ", 1))
     return args
 
 

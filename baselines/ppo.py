@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
-from gpu_zoo.baselines import checkpoint, distributed, loop, sapg
+from gpu_zoo.baselines import checkpoint, distributed, loop, profile, sapg
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
 from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten
@@ -37,6 +37,7 @@ from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player
 from gpu_zoo.baselines.pool import Pool, environments_each
+from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.rollout import Rollout, States, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
 from gpu_zoo.vector import GroupBuffers
@@ -292,8 +293,10 @@ class Learner:
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
             for rows in order.chunk(config.minibatches):
-                history.append(self.gradient(batch, rows, config))
-                self.optimizer.step()
+                with part("gradient"):
+                    history.append(self.gradient(batch, rows, config))
+                with part("optimizer"):
+                    self.optimizer.step()
             if config.target_kl is not None and float(history[-1][3]) > config.target_kl:
                 break
         return torch.stack(history).mean(0)
@@ -434,11 +437,13 @@ class Trainer:
             learner.return_sum.zero_()
         for t in range(self.config.horizon):
             self.look(t)
-            for learner in self.learners.values():
-                learner.act(t, self.generator)
-            for player in self.players:  # after the learners: the pool's take their place
-                player.act(self.generator)
-            _, _, _, _, infos = self.env.step()
+            with part("acting"):
+                for learner in self.learners.values():
+                    learner.act(t, self.generator)
+                for player in self.players:  # after the learners: the pool's take their place
+                    player.act(self.generator)
+            with part("environment steps"):
+                _, _, _, _, infos = self.env.step()
             done = infos["_episode"]
             counted = done & self.whole
             if self.pool is not None:
@@ -461,7 +466,7 @@ class Trainer:
         episodes = self.collect()
         returns, metrics = [episodes], []
         for learner in self.learners.values():
-            with torch.no_grad():
+            with torch.no_grad(), part("values and advantages"):
                 batch = learner.prepare()
                 if config.blocks > 1:
                     batch = sapg.with_followers(learner, batch, self.generator)
@@ -496,7 +501,8 @@ class Trainer:
             if distributed.rank() == 0:
                 checkpoint.save(path, state)
 
-        loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
+        with profile.run(self.whole.device):
+            loop.run(self.config, self.curve, lambda: self.iterate(updates), save, on_update)
         networks = {name: learner.network for name, learner in self.learners.items()}
         for group in self.frozen.values():
             networks |= group.networks

@@ -218,6 +218,7 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
         jobs: int | None = None,
         wandb: Project = None,
         resume: File = None,
+        profile: Flag = False,
         hyper: Annotated[Config, tyro.conf.arg(name=""), tyro.conf.AvoidSubcommands] = setup.config,
     ) -> int:
         """Train a policy for each group of agents.
@@ -236,12 +237,13 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
             jobs: how many of them at once; as many as there are cores, if not given.
             wandb: also log to this project of Weights & Biases.
             resume: go on from this checkpoint or run folder, with its own algorithm and options.
+            profile: say when the run is over where its time went; of ppo and a2c.
             hyper: hyper-parameters.
         """
         if env_id != named or setup.entry is None:
             raise UserError(f"train: name the environment first: gpu-zoo train {env_id} ...")
         values = {**setup.env_params, **parse_params(setup.entry, params)}
-        order = Order(env_id, setup.entry, algorithm, values, hyper, run_dir, wandb)
+        order = Order(env_id, setup.entry, algorithm, values, hyper, run_dir, wandb, profile)
         if resume is not None:
             refused: dict[str, Any] = {
                 "--config": config, "--run-dir": run_dir, "--param": params, "--jobs": jobs,

@@ -45,6 +45,7 @@ class Order:
     config: Config
     run_dir: Path | None
     wandb: str | None
+    profile: bool
 
 
 def option(argv: Sequence[str], name: str) -> str | None:
@@ -99,6 +100,7 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     entry, config = order.entry, order.config
     _require(order.wandb)
     _check_seeds(config, seeds, jobs)
+    _check_profile(order, order.algorithm, seeds)
     with user_errors():
         entry.resolve(order.env_params)
     if isinstance(config, PPOConfig):
@@ -130,6 +132,7 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     with (
         _lost(order.env_id, config.checkpoint),
         _wandb(order.wandb, folder, {**shown, **asdict(config)}) as on_update,
+        _profiled(order.profile),
     ):
         result = run_folder.train(
             folder, entry.id, order.algorithm, config, order.env_params, on_update=on_update
@@ -151,11 +154,14 @@ def go_on(order: Order, path: Path) -> int:
             raise ValueError(f"{path}: trained in {saved['env_id']}, not in {entry.id}")
         places = checkpoint.places(path, saved)
         resolve_device(places["device"])
+    algorithm = saved.get("algorithm", "ppo")
+    _check_profile(order, algorithm, seeds=1)
     _announce(places["checkpoint"], places["log_dir"])
-    trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{saved.get('algorithm', 'ppo')}")
+    trainer: Any = importlib.import_module(f"gpu_zoo.baselines.{algorithm}")
     with (
         _lost(order.env_id, str(path)),
         _wandb(order.wandb, path.parent, saved["config"]) as on_update,
+        _profiled(order.profile),
     ):
         result = trainer.resume(path, on_update=on_update)
     return _sum_up(order, result, str(path))
@@ -174,6 +180,13 @@ def _check_seeds(config: Config, seeds: int, jobs: int | None) -> None:
         raise UserError("--seeds: not with --checkpoint or --log-dir, each has a folder of its own")
     with user_errors(f"--seeds {seeds}: "):
         replace(config, seed=config.seed + seeds - 1)  # the last one
+
+
+def _check_profile(order: Order, algorithm: str, seeds: int) -> None:
+    if order.profile and algorithm not in ("ppo", "a2c"):
+        raise UserError(f"--profile: not with {algorithm}, expected ppo or a2c")
+    if order.profile and seeds > 1:
+        raise UserError("--profile: not with --seeds, runs beside each other slow each other")
 
 
 def _require(wandb: str | None) -> None:
@@ -203,6 +216,20 @@ def _lost(env_id: str, checkpoint: str | None) -> Iterator[None]:
     except WorkerLost as error:
         again = f"gpu-zoo train {env_id} --resume {checkpoint}"
         raise UserError(f"{error}, as in: torchrun ... {again}") from None
+
+
+@contextmanager
+def _profiled(wanted: bool) -> Iterator[None]:
+    """Say afterwards where the time of the run within it went, if that is wanted."""
+    if not wanted:
+        yield
+        return
+    from gpu_zoo.baselines.profile import recording
+
+    with recording() as profile:
+        yield
+    if run_folder.first_process():
+        print(profile)
 
 
 def _announce(checkpoint: str | None, log_dir: str | None) -> None:

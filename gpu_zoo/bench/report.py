@@ -56,7 +56,8 @@ def _company_note(rows: list[Contender]) -> str:
     return f"company: others took over 0.1 cores in {crowded} of {len(others)} rounds{advice}"
 
 
-def _machine(cuda: bool, load: float) -> dict[str, Any]:
+def describe_machine(cuda: bool, load: float) -> dict[str, Any]:
+    """Processor, cores, system, Python, and what else was running; ``load`` is the average then."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
@@ -76,7 +77,7 @@ def _machine(cuda: bool, load: float) -> dict[str, Any]:
     return machine
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """Three digits: 1.68M."""
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     size, unit = next((pair for pair in units if value >= pair[0]), (1.0, ""))
@@ -84,17 +85,18 @@ def _short(value: float) -> str:
     return f"{digits:.{2 if digits < 10 else 1 if digits < 100 else 0}f}{unit}"
 
 
-def _span(values: list[float]) -> str:
-    return f"{_short(min(values))}..{_short(max(values))}"
+def span(values: Sequence[float]) -> str:
+    """The least and the most: 1.61M..1.70M."""
+    return f"{short(min(values))}..{short(max(values))}"
 
 
-def _console() -> Any:
+def wide_console() -> Any:
     """Where tables go. Piped, rich falls back to 80 columns, which would fold the numbers."""
     console: Any = importlib.import_module("rich.console").Console
     return console(width=max(console().width, 120), highlight=False, markup=False)
 
 
-def _table(title: str) -> Any:
+def new_table(title: str) -> Any:
     """A table whose first column names the rows."""
     box = importlib.import_module("rich.box").SIMPLE_HEAD
     table: Any = importlib.import_module("rich.table").Table(title=title, box=box, padding=0)
@@ -104,7 +106,7 @@ def _table(title: str) -> Any:
 
 def print_report(rows: list[Contender], report: Report) -> None:
     """The table of one environment, how each contender was timed, and the notes."""
-    console, table = _console(), _table(report["title"])
+    console, table = wide_console(), new_table(report["title"])
     for title in ("machine", "versions"):
         console.print(f"{title}: " + ", ".join(f"{k} {v}" for k, v in report[title].items()))
     first = next(row for row in rows if row.who == "gpu_zoo")
@@ -116,10 +118,10 @@ def print_report(rows: list[Contender], report: Report) -> None:
         if not row.beside:
             table.add_section()
         table.add_row(
-            row.who, f"{row.num_envs:,}", _short(rate), _span(row.rates),
-            _short(rate * row.num_agents), f"{median(row.busy):.2f}", f"{max(row.others):.2f}",
+            row.who, f"{row.num_envs:,}", short(rate), span(row.rates),
+            short(rate * row.num_agents), f"{median(row.busy):.2f}", f"{max(row.others):.2f}",
             f"{rate / median(first.rates):,.1f}" if row.who == first.who else "",
-            _short(median(turns)) if turns else "", _span(turns) if turns else "",
+            short(median(turns)) if turns else "", span(turns) if turns else "",
         )  # fmt: skip
     console.print(table)
     console.print(
@@ -149,7 +151,7 @@ def make_report(
         "env_id": env_id,
         "title": f"{env_id}({shown}): median of rounds of about {seconds} s",
         "params": dict(params),
-        "machine": _machine(mine.device == "cuda", load),
+        "machine": describe_machine(mine.device == "cuda", load),
         "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
         "notes": [*notes, _memory_note(mine), _company_note(rows)],
         "rows": [row.as_dict() for row in rows],
@@ -172,7 +174,7 @@ def print_family(reports: list[Report], beside: int) -> None:
     """
     sizes = sorted({r["num_envs"] for report in reports for r in report["rows"]})
     title = f"env-steps/s by batch size, and times the rate of peers: drop-in, then at {beside:,}"
-    table = _table(title)
+    table = new_table(title)
     rivals = [
         ("gpu_zoo drop-in", "mpe2", 1),
         *(("gpu_zoo", who, beside) for who in RIVALS),
@@ -183,24 +185,24 @@ def print_family(reports: list[Report], beside: int) -> None:
         rates = {
             r["num_envs"]: r["env_steps_per_s"] for r in report["rows"] if r["who"] == "gpu_zoo"
         }
-        cells = [_short(rates[n]) if n in rates else "" for n in sizes]
+        cells = [short(rates[n]) if n in rates else "" for n in sizes]
         cells += [_ratio(report, *rival) for rival in rivals]
         table.add_row(report["env_id"], *cells)
-    _console().print(table)
+    wide_console().print(table)
 
 
 def print_sweep(name: str, values: Sequence[Any], reports: list[Report]) -> None:
     """Rates by batch size, a line for each value of a parameter, and what an agent's step takes."""
-    console, sizes = _console(), [row["num_envs"] for row in reports[0]["rows"]]
+    console, sizes = wide_console(), [row["num_envs"] for row in reports[0]["rows"]]
     for title in ("machine", "versions"):
         found = reports[0][title].items()
         console.print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in found))
-    table = _table(f"env-steps/s by batch size; ns of an agent's step at {sizes[-1]:,}")
+    table = new_table(f"env-steps/s by batch size; ns of an agent's step at {sizes[-1]:,}")
     for column in ("agents", *(f"{n:,}" for n in sizes), "ns"):
         table.add_column(column, justify="right", no_wrap=True)
     for value, report in zip(values, reports, strict=True):
         rows = report["rows"]
-        rates = [_short(row["env_steps_per_s"]) for row in rows]
+        rates = [short(row["env_steps_per_s"]) for row in rows]
         each = 1e9 / rows[-1]["agent_steps_per_s"]
         table.add_row(f"{name}={value}", str(rows[0]["num_agents"]), *rates, f"{each:.0f}")
     console.print(table)
@@ -210,4 +212,4 @@ def print_sweep(name: str, values: Sequence[Any], reports: list[Report]) -> None
 def _ratio(report: Report, who: str, peer: str, num_envs: int) -> str:
     beside = f"{who} at {num_envs}"
     found = [r["ratios"] for r in report["rows"] if r["who"] == peer and r["beside"] == beside]
-    return _short(median(found[0])) if found else "-"
+    return short(median(found[0])) if found else "-"

@@ -497,6 +497,26 @@ def test_what_train_wrote_can_be_played_and_resumed(
     assert "1,024 steps" in out
 
 
+def test_train_says_where_the_time_went_if_asked(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    for options in ((), ("--profile",), ("--profile", "--algorithm", "a2c")):
+        code, out, _ = run("train", TAG, *options, *SHORT, "--hidden", "8")
+        assert code == 0
+        whole = re.search(r"^where (\d+\.\d\d) s went:$", out, re.MULTILINE)
+        parts = re.findall(r"^  (\w.*?) +(\d+\.\d\d) s +(\d+\.\d)%$", out, re.MULTILINE)
+        assert bool(whole) == bool(options) == (len(parts) == 6)
+        if whole:
+            assert sum(float(s) for _, s, _ in parts) == pytest.approx(float(whole[1]), abs=0.05)
+            assert sum(float(share) for *_, share in parts) == pytest.approx(100, abs=0.5)
+    code, _, err = run("train", "pendulum_v1", "--profile", "--algorithm", "ddpg")
+    assert (code, err) == (2, "gpu-zoo: --profile: not with ddpg, expected ppo or a2c\n")
+    code, _, err = run("train", TAG, "--profile", "--seeds", "2")
+    assert code == 2 and err.startswith("gpu-zoo: --profile: not with --seeds")
+
+
 def test_a_policy_of_agents_that_leave_can_be_played(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

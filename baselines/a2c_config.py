@@ -75,7 +75,10 @@ class A2CConfig:
     def as_ppo(self) -> PPOConfig:
         """PPO with one gradient step a rollout, on all of it: see a2c.py."""
         shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "optimizer"}
-        return PPOConfig(**shared, epochs=1, minibatches=1, value_clip=None, target_kl=None)
+        return PPOConfig(
+            **shared, epochs=1, minibatches=1, value_clip=None, target_kl=None,
+            cuda_graph=self.optimizer == "adam",  # RMSprop's learning rate would stay as it was
+        )  # fmt: skip
 
 
 def default_config(env_id: str, **changes: Any) -> A2CConfig:

@@ -75,6 +75,9 @@ class PPOConfig:
             so that environments do not all end theirs in the same step of every iteration.
         seed: of weights, actions, shuffling and environments.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:<index>"``, or ``"auto"``: CUDA where it works.
+        cuda_graph: launch a whole iteration on a GPU as one CUDA graph. Not done
+            where iterations differ: with ``target_kl``, ``entropy_coef_end``, ``pool``, LAMB, several
+            processes, or a profile.
         threads: CPU threads torch computes with, part of the configuration because the last bits
             of a sum depend on it. A second thread makes networks this small a third faster on an
             idle machine, and many times slower on a busy one, where threads wait for each other.
@@ -121,6 +124,7 @@ class PPOConfig:
     stagger: bool = True
     seed: int = 0
     device: str = "auto"
+    cuda_graph: bool = True
     threads: int = 1
     checkpoint: str | None = None
     checkpoint_interval: int = 50
@@ -143,7 +147,8 @@ class PPOConfig:
         expect(self, ("entropy_coef_end",), checks.NOT_NEGATIVE, optional=True)
         expect(self, ("value_clip", "target_kl"), checks.ABOVE_ZERO, optional=True)
         networks = ("normalize_observations", "recurrent", "separate", "central_critic")
-        expect(self, ("anneal", "stagger", "progress", "scale_rewards", *networks), checks.FLAG)
+        flags = ("anneal", "stagger", "progress", "scale_rewards", "cuda_graph", *networks)
+        expect(self, flags, checks.FLAG)
         expect(self, ("hidden",), checks.WIDTHS)
         expect(self, ("frozen",), checks.TEXTS)
         expect(self, ("pool",), checks.COUNT_OR_ZERO)

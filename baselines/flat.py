@@ -43,6 +43,15 @@ def clip_norm(gradient: Tensor, limit: float) -> None:
     gradient.mul_((limit / (gradient.norm() + 1e-6)).clamp(max=1))
 
 
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give an optimizer another step size: in place where a CUDA graph may read it."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 class Step(ctypes.Structure):
     """As ``Descent`` in adam.cpp."""
 
@@ -67,12 +76,14 @@ class FlatAdam(torch.optim.Adam):
 
     Args:
         whole: all parameters, from :func:`flatten`.
-        rate: the step size; ``param_groups[0]["lr"]`` from then on.
+        rate: the step size, until :func:`set_rate` changes it.
         max_norm: the largest norm.
     """
 
     def __init__(self, whole: nn.Parameter, rate: float, max_norm: float) -> None:
-        super().__init__([whole], lr=rate, eps=1e-5, fused=True)
+        cuda = whole.device.type == "cuda"
+        lr = torch.tensor(rate, device=whole.device) if cuda else rate
+        super().__init__([whole], lr=lr, eps=1e-5, fused=True, capturable=cuda)
         self.whole, self.max_norm = whole, max_norm
 
     @torch.no_grad()

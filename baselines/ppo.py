@@ -27,10 +27,11 @@ from gpu_zoo.backends import resolve_device
 from gpu_zoo.baselines import checkpoint, distributed, loop, profile, sapg
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
-from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten
+from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten, set_rate
 from gpu_zoo.baselines.frozen import FrozenGroup, Source, load_frozen
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.gae import advantages
+from gpu_zoo.baselines.graph import Graphed
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.lamb import Lamb
 from gpu_zoo.baselines.loop import Update
@@ -102,6 +103,14 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
     means = (terms * batch.weights).flatten(1).sum(1) / batch.weights.sum().clamp(min=1)
     total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[5]
     return total, means[:5].detach()
+
+
+def shuffled(count: int, generator: torch.Generator) -> Tensor:
+    """The numbers below ``count`` in random order, int64, on the generator's device."""
+    if generator.device.type == "cpu":
+        return torch.randperm(count, generator=generator)
+    # randperm may not be part of a CUDA graph.
+    return torch.rand(count, generator=generator, device=generator.device).argsort()
 
 
 def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -287,12 +296,9 @@ class Learner:
 
         ``config`` is this iteration's, see :meth:`PPOConfig.after`.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate
         history: list[Tensor] = []
         for _ in range(config.epochs):
-            order = torch.randperm(len(batch.returns), generator=generator, device=generator.device)
-            for rows in order.chunk(config.minibatches):
+            for rows in shuffled(len(batch.returns), generator).chunk(config.minibatches):
                 with part("gradient"):
                     history.append(self.gradient(batch, rows, config))
                 with part("optimizer"):
@@ -390,6 +396,10 @@ class Trainer:
         if config.stagger:
             self._stagger()
         self.curve: list[Update] = []
+        self.now = config
+        self.graphed: Callable[[], Tensor] = self.work
+        if self._may_be_a_graph():
+            self.graphed = Graphed(self.work, device, [self.generator])
 
     def _stagger(self) -> None:
         """Only the clock moves: environments start their first episode, but late in its time.
@@ -460,9 +470,9 @@ class Trainer:
             learner.measure_rewards()
         return episodes
 
-    def iterate(self, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
-        """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
-        config = self.config.after(len(self.curve) / updates)
+    def work(self) -> Tensor:
+        """One iteration on the device: counts and sums of returns by block, then ``METRICS``."""
+        config = self.now
         episodes = self.collect()
         returns, metrics = [episodes], []
         for learner in self.learners.values():
@@ -474,14 +484,21 @@ class Trainer:
             learner.measure_observations()
             returns.append(learner.return_sum)
             metrics.append(losses.double())
+        return torch.cat([distributed.total(torch.stack(returns)).flatten(), *metrics])
+
+    def iterate(self, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
+        """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
+        self.now = config = self.config.after(len(self.curve) / updates)
+        for learner in self.learners.values():
+            set_rate(learner.optimizer, config.learning_rate)
+        numbers = self.graphed().tolist()
         if self.pool is not None and (len(self.curve) + 1) % self.config.pool_interval == 0:
             self.pool.grow()
-        sums = distributed.total(torch.stack(returns))
-        numbers = torch.cat([sums.flatten(), *metrics]).tolist()
         names = [f"{group}/{metric}" for group in self.learners for metric in METRICS]
-        values = dict(zip(names, numbers[sums.numel() :], strict=True))
+        sums, metrics = numbers[: -len(names)], numbers[-len(names) :]
+        values = dict(zip(names, metrics, strict=True))
         blocks = config.blocks
-        counts, *by_group = (numbers[i : i + blocks] for i in range(0, sums.numel(), blocks))
+        counts, *by_group = (sums[i : i + blocks] for i in range(0, len(sums), blocks))
         means = {
             (group, block): total / count
             for group, totals in zip(self.learners, by_group, strict=True)
@@ -491,6 +508,13 @@ class Trainer:
         values |= {f"{g}/return_{b}": mean for (g, b), mean in means.items() if b != sapg.LEADER}
         led = {group: mean for (group, block), mean in means.items() if block == sapg.LEADER}
         return int(counts[sapg.LEADER]), led, values
+
+    def _may_be_a_graph(self) -> bool:
+        """Whether an iteration is always the same work, but for the learning rate."""
+        config = self.config
+        changing = config.target_kl is not None or config.entropy_coef_end is not None
+        plain = config.optimizer == "adam" and not config.pool and distributed.size() == 1
+        return config.cuda_graph and plain and not changing and not profile.is_recording()
 
     def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
         """Iterate to the end of the run, saving now and then."""

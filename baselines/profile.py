@@ -61,7 +61,7 @@ class Profile:
         begin = self._event()
         yield
         self._spans.append((name, begin, self._event()))
-        while len(self._spans) > PENDING and self._spans[0][2].query():
+        while len(self._spans) > PENDING and self._over(self._spans[0][2]):
             self._settle()
 
     @contextmanager
@@ -81,8 +81,12 @@ class Profile:
         while self._spans:
             self._settle()
 
+    @staticmethod
+    def _over(event: torch.cuda.Event) -> bool:
+        return bool(event.query())  # type: ignore[no-untyped-call]
+
     def _event(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 
@@ -106,6 +110,11 @@ def recording() -> Iterator[Profile]:
         yield profile
     finally:
         _current.reset(token)
+
+
+def is_recording() -> bool:
+    """Whether somebody records."""
+    return _current.get() is not None
 
 
 def part(name: str) -> AbstractContextManager[None]:

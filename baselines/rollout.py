@@ -130,6 +130,11 @@ def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:
     values, done, shared = rollout.values[1:].clone(), rollout.done, rollout.shared
     if rollout.memory is not None:  # there, the value had to be taken before all was forgotten
         return torch.where(done.unsqueeze(-1), rollout.final_values, values)
-    states = None if shared is None else shared.final_states[done]
-    values[done] = network.value(rollout.final_observations[done], states)
-    return values
+    if values.device.type == "cpu":
+        states = None if shared is None else shared.final_states[done]
+        values[done] = network.value(rollout.final_observations[done], states)
+        return values
+    # How many episodes ended is known to the device alone, so it is done for all places.
+    states = None if shared is None else shared.final_states
+    final = network.value(rollout.final_observations, states)
+    return torch.where(done.unsqueeze(-1), final, values)

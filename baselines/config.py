@@ -75,9 +75,9 @@ class PPOConfig:
             so that environments do not all end theirs in the same step of every iteration.
         seed: of weights, actions, shuffling and environments.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:<index>"``, or ``"auto"``: CUDA where it works.
-        cuda_graph: launch a whole iteration on a GPU as one CUDA graph. Not done
-            where iterations differ: with ``target_kl``, ``entropy_coef_end``, ``pool``, LAMB, several
-            processes, or a profile.
+        cuda_graph: launch a whole iteration on a GPU as one CUDA graph. Not done where iterations
+            differ: with ``target_kl``, ``entropy_coef_end``, ``pool``, LAMB, several processes, or
+            a profile.
         threads: CPU threads torch computes with, part of the configuration because the last bits
             of a sum depend on it. A second thread makes networks this small a third faster on an
             idle machine, and many times slower on a busy one, where threads wait for each other.

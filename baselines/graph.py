@@ -12,6 +12,19 @@ import torch
 from torch import Tensor
 
 
+def host_knows(device: torch.device) -> bool:
+    """Whether Python may ask for a number computed there without waiting for it."""
+    return device.type == "cpu"
+
+
+def shuffled(count: int, generator: torch.Generator) -> Tensor:
+    """The numbers below ``count`` in random order, int64, on the generator's device."""
+    if host_knows(generator.device):
+        return torch.randperm(count, generator=generator)
+    # randperm may not be part of a CUDA graph.
+    return torch.rand(count, generator=generator, device=generator.device).argsort()
+
+
 class Graphed:
     """A function without arguments, called as usual on the CPU and, on a GPU, for the first time.
 

@@ -31,7 +31,7 @@ from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten, set_rate
 from gpu_zoo.baselines.frozen import FrozenGroup, Source, load_frozen
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.gae import advantages
-from gpu_zoo.baselines.graph import Graphed
+from gpu_zoo.baselines.graph import Graphed, shuffled
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.lamb import Lamb
 from gpu_zoo.baselines.loop import Update
@@ -103,14 +103,6 @@ def loss(network: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor,
     means = (terms * batch.weights).flatten(1).sum(1) / batch.weights.sum().clamp(min=1)
     total = means[0] + config.value_coef * means[1] - config.entropy_coef * means[5]
     return total, means[:5].detach()
-
-
-def shuffled(count: int, generator: torch.Generator) -> Tensor:
-    """The numbers below ``count`` in random order, int64, on the generator's device."""
-    if generator.device.type == "cpu":
-        return torch.randperm(count, generator=generator)
-    # randperm may not be part of a CUDA graph.
-    return torch.rand(count, generator=generator, device=generator.device).argsort()
 
 
 def review(network: ActorCritic, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

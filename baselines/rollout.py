@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gpu_zoo.baselines.distributed import total
+from gpu_zoo.baselines.graph import host_knows
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.vector import GroupBuffers
 
@@ -130,7 +131,7 @@ def next_values(rollout: Rollout, network: ActorCritic) -> Tensor:
     values, done, shared = rollout.values[1:].clone(), rollout.done, rollout.shared
     if rollout.memory is not None:  # there, the value had to be taken before all was forgotten
         return torch.where(done.unsqueeze(-1), rollout.final_values, values)
-    if values.device.type == "cpu":
+    if host_knows(values.device):
         states = None if shared is None else shared.final_states[done]
         values[done] = network.value(rollout.final_observations[done], states)
         return values

@@ -20,6 +20,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from gpu_zoo.baselines.graph import shuffled
 from gpu_zoo.baselines.networks import ActorCritic, GaussianHead
 from gpu_zoo.baselines.rollout import Rollout, normalise
 from gpu_zoo.baselines.running import RunningMoments
@@ -58,8 +59,7 @@ def by_block(numbers: Tensor, blocks: int) -> Tensor:
 def draw(num_envs: int, blocks: int, generator: torch.Generator) -> Tensor:
     """As many of the followers' environments as the leader has, int64, none of them twice."""
     share, followers = num_envs // blocks, blocks - 1
-    order = torch.randperm(num_envs - share, generator=generator, device=generator.device)
-    chosen = order[:share]
+    chosen = shuffled(num_envs - share, generator)[:share]
     return chosen // followers * blocks + chosen % followers + 1
 
 

@@ -12,7 +12,7 @@ ZOO_FN void env_step(Env&) {}
 
 ZOO_FN void env_score(Env& e) {
     for_each(i, N_AGENTS) {
-        const real off = (real)e.action(i, 0) - (real)e.s.target[i];
+        const real off = (real)e.control(i, 0) - (real)e.s.target[i];
         e.reward(i) = -off * off;
     }
 }

@@ -15,6 +15,7 @@ from toys import STAY_OR_GO
 
 import gpu_zoo
 from gpu_zoo.baselines import ppo, sapg
+from gpu_zoo.baselines.export import Acting
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
 from gpu_zoo.registry import ENVIRONMENTS
 
@@ -438,6 +439,12 @@ def test_the_policy_is_the_leader_s(kind: str, tmp_path: Path) -> None:
     ]
     assert np.array_equal(found, by_block[0].detach().numpy())
     assert not np.array_equal(found, by_block[2].detach().numpy())
+    with torch.no_grad():
+        exported = Acting(network)(torch.tensor(rows))
+    np.testing.assert_allclose(exported[0], found, atol=1e-6)
+    if kind == "Box":
+        std = network.head.log_std[0].exp().expand(100, -1)
+        torch.testing.assert_close(exported[2], std)
 
 
 def test_what_blocks_need_is_named() -> None:
@@ -449,6 +456,7 @@ def test_what_blocks_need_is_named() -> None:
             "target_kl=0.1: expected None, as off_policy_clip is 'one', or None",
         ),
         ({"off_policy_clip": "two"}, "off_policy_clip='two': expected 'mu' or 'one'"),
+        ({"pool": 2}, "pool=2: expected 0, as there are blocks"),
         ({"blocks": 0}, "blocks=0: expected an int of at least 1"),
     ):
         with pytest.raises(ValueError) as caught:

@@ -61,7 +61,9 @@ class Profile:
         begin = self._event()
         yield
         self._spans.append((name, begin, self._event()))
-        while len(self._spans) > PENDING and self._over(self._spans[0][2]):
+        while len(self._spans) > PENDING:
+            if not self._spans[0][2].query():  # type: ignore[no-untyped-call]
+                break
             self._settle()
 
     @contextmanager
@@ -80,10 +82,6 @@ class Profile:
         self.whole += begin.elapsed_time(end) / 1000
         while self._spans:
             self._settle()
-
-    @staticmethod
-    def _over(event: torch.cuda.Event) -> bool:
-        return bool(event.query())  # type: ignore[no-untyped-call]
 
     def _event(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

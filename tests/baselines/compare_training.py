@@ -59,7 +59,7 @@ def start(
         try:
             processes.append(Process(entry, python, setting, [*PACKAGES, *ALSO]))
         except Failed as error:
-            notes.append(f"{entry.name}: left out: {error}")
+            notes.append(f"left out: {error}")
     return processes, notes
 
 
@@ -151,7 +151,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     args = parse()
-    found = measure(args) if args.read is None else json.loads(args.read.read_text())
+    try:
+        found = measure(args) if args.read is None else json.loads(args.read.read_text())
+    except Failed as error:
+        sys.exit(str(error))
     report.show(found)
     if args.json is not None:
         write_json(args.json, found)

@@ -166,7 +166,7 @@ def test_ours_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["curve"][0]["return"] is None  # no whole episode has ended yet
     assert -60 < row["curve"][-1]["return"] < -10
     (note,) = found["notes"]
-    assert note.startswith("nobody: left out: ") and "no_such_module" in note
+    assert note.startswith("left out: nobody: ") and "no_such_module" in note
     json.dumps(found)
 
 
@@ -174,7 +174,7 @@ def test_a_process_that_dies_says_its_last_line() -> None:
     process = Process(
         Entry("products", "products", (("threads", 1),)), sys.executable, Setting(num_envs=32), []
     )
-    with pytest.raises(Failed, match="KeyError: 'environment'"):
+    with pytest.raises(Failed, match=r"^products: KeyError: 'environment'"):
         process.ask({"turn": "environment", "seconds": 0})
 
 

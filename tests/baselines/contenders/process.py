@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parents[1]  # where python -m finds the conten
 
 
 class Failed(Exception):
-    """A contender's process has ended; the message is the last line that it wrote."""
+    """A contender's process has ended; the message has its name and the last line it wrote."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class Process:
         self.close()
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
-        raise Failed(lines[-1] if lines else f"exit status {self._process.returncode}")
+        last = lines[-1] if lines else f"exit status {self._process.returncode}"
+        raise Failed(f"{self.entry.name}: {last}")
 
     def close(self) -> None:
         """End the process, and those that it started."""

@@ -56,7 +56,7 @@ def make_networks(
     if (blocks := options.get("blocks", 1)) > 1:
         width = options["block_embedding"]
         make = partial(BlockActorCritic, blocks=blocks, embedding=width)
-    return {
+    networks = {
         name: make(
             group.obs_size, group.actions.space(), hidden, generator,
             normalize=normalize, state_size=state_size,
@@ -64,6 +64,10 @@ def make_networks(
         for group in layout
         for name in (group.agents if separate else (group.name,))
     }  # fmt: skip
+    if options.get("bfloat16", False):
+        for network in networks.values():
+            network.actor.bfloat16 = network.critic.bfloat16 = True  # type: ignore[assignment]
+    return networks
 
 
 def _describe(group: GroupLayout, by_agent: bool) -> str:

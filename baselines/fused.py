@@ -98,7 +98,13 @@ class Perceptron(nn.Sequential):
 
     Args:
         layers: Linear layers, and between any two of them a Tanh or a ReLU, the same everywhere.
+
+    Attributes:
+        bfloat16: whether products are computed in bfloat16. Weights, what goes in and what comes
+            out are float32 all the same.
     """
+
+    bfloat16 = False
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__(*layers)
@@ -108,6 +114,9 @@ class Perceptron(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``(..., n)`` of inputs ``(..., m)``."""
+        if self.bfloat16:
+            with torch.autocast(inputs.device.type, torch.bfloat16):
+                return super().forward(inputs).float()  # type: ignore[no-any-return, no-untyped-call]
         if not self._fits(inputs):
             return super().forward(inputs)  # type: ignore[no-any-return, no-untyped-call]
         which = kernel(self.widths, self.activation)

@@ -107,7 +107,7 @@ def test_numbers_are_numbers_with_and_without_a_point(
         ("env_params: 5\n", "env_params=5: expected a mapping"),
         ("version: 0.1\n", "version=0.1: expected a version"),
         ("learning_rat: 0.1\n", "learning_rat: expected one of env_id, env_params, algorithm, ver"),
-        ("learning_rat: 0.1\n", "did you mean learning_rate?"),
+        ("learning_rat: 0.1\n", "did you mean learning_rate or learning_rate_batch?"),
         ("env: mpe/simple_v3\n", "did you mean env_id?"),
         ("epochs: two\n", "epochs='two': expected an int of at least 1"),
         ("epochs: 2.0\n", "epochs=2.0: expected an int of at least 1"),

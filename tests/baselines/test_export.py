@@ -101,8 +101,19 @@ def wanted(network: Any, observations: np.ndarray[Any, Any], memory: Any) -> dic
     return {name: tensor.numpy() for name, tensor in found.items()}
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("kind", POLICIES)
+QUICK = ("discrete", "recurrent box", "blocks box", "sac")  # ONNX takes seconds a network
+
+
+@pytest.mark.parametrize(
+    ("kind", "format"),
+    [
+        pytest.param(
+            kind, format, marks=[pytest.mark.slow] * (format == "onnx" and kind not in QUICK)
+        )
+        for kind in POLICIES
+        for format in FORMATS
+    ],
+)
 def test_files_compute_what_the_networks_do(kind: str, format: Any, tmp_path: Path) -> None:
     if format == "onnx":
         pytest.importorskip("onnxscript")

@@ -136,11 +136,11 @@ def test_a_mistake_is_named(policies: dict[str, Policy], opponents: Any, says: s
 def test_a_policy_made_for_others_is_refused(policies: dict[str, Policy]) -> None:
     discrete, more = trained(0), trained(0, {**BOX, "num_good": 2})
     config = PPOConfig(total_steps=160, num_envs=16, horizon=10, device="cpu", progress=False)
-    treasure = train("mpe/collect_treasure_v1", config).policy
+    others = train("mpe/simple_speaker_listener_v4", config).policy
     for opponent, says in (
         (discrete, "made for agent with 14 numbers and Discrete(5), expected agent with 14 numb"),
         (more, "agent with 18 numbers and Box(0, 1, (5,), float32), expected agent with 14 numb"),
-        (treasure, "made for mpe/collect_treasure_v1, expected a policy with a group agent"),
+        (others, "made for mpe/simple_speaker_listener_v4, expected a policy with a group agent"),
     ):
         with pytest.raises(ValueError) as caught:
             evaluate(policies["shared"], opponents={"agent": opponent}, episodes=5)

@@ -88,7 +88,10 @@ def last_batches(kind: str, options: dict[str, Any]) -> list[tuple[ppo.Learner, 
 
 
 @pytest.mark.parametrize("options", COMBINATIONS.values(), ids=COMBINATIONS)
-@pytest.mark.parametrize("kind", GAMES)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[pytest.mark.slow] * (k == "Discrete")) for k in GAMES],
+)
 def test_before_the_first_step_the_policy_is_the_one_that_acted(
     kind: str, options: dict[str, Any]
 ) -> None:

@@ -334,8 +334,10 @@ def stop(update: pql.Update) -> None:
     [
         (PENDULUM, {}, {}),
         (PENDULUM, {}, {"distributional": True, "normalize_observations": False}),
-        (TAG, BOX, {"actor_delay": 3}),  # no iteration ends where a turn of the actor does
-        (PENDULUM, {}, {"warmup": 37}),  # the checkpoint is from before learning begins
+        # No iteration ends where a turn of the actor does.
+        pytest.param(TAG, BOX, {"actor_delay": 3}, marks=pytest.mark.slow),
+        # The checkpoint is from before learning begins.
+        pytest.param(PENDULUM, {}, {"warmup": 37}, marks=pytest.mark.slow),
     ],
 )
 def test_resume_is_exact(

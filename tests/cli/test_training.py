@@ -93,10 +93,10 @@ def test_an_algorithm_on_the_command_line_wins_over_the_file_s(
         assert run("train", SPREAD, *words)[0] == 130
     assert [call[2] for call in started] == ["ppo", "a2c"]
     assert [call[3].gamma for call in started] == [0.5, 0.5]
-    (tmp_path / "my.yaml").write_text("algorithm: a2c\noptimizer: adam\n")
+    (tmp_path / "my.yaml").write_text("algorithm: ddpg\ntau: 0.1\n")
     code, out, err = run("train", SPREAD, "--algorithm", "ppo", "--config", "my.yaml")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "my.yaml: optimizer: expected one of" in err
+    assert "my.yaml: tau: expected one of" in err
 
 
 def test_a_file_of_another_version_is_taken_with_a_word(
@@ -118,7 +118,7 @@ def test_a_file_of_another_version_is_taken_with_a_word(
         ("algorithm: dqn\n", (), "my.yaml: algorithm='dqn': expected one of ppo, a2c, ddpg"),
         ("env_params: {n: 3}\n", (), f"my.yaml: env_params: {SPREAD} has no parameter 'n'"),
         ("env_params: {N: '3'}\n", (), "my.yaml: env_params: N='3': expected int"),
-        ("algorithm: ddpg\n", (), "DDPG needs continuous actions"),
+        ("algorithm: ddpg\n", (), "expected continuous actions"),
         ("{}\n", ("--config", "other.yaml"), "other.yaml: no such file"),
         ("{}\n", ("--seeds", "0"), "--seeds 0: expected at least 1"),
         ("{}\n", ("--seeds", "2", "--jobs", "0"), "--jobs 0: expected at least 1"),

@@ -131,7 +131,7 @@ def plot(report: Report, path: Path) -> None:
     coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     style = dict.fromkeys(coloured, GREY)
     with pyplot.rc_context({**style, "svg.fonttype": "none", "svg.hashsalt": "gpu_zoo"}):
-        figure, axes = pyplot.subplots(figsize=(8, 5.5), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(9, 5.5), layout="constrained")
         rows = [row for row in report["rows"] if row.get("curve")]
         for row, colour, dashes in zip(rows, COLOURS, DASHES, strict=False):
             points = [point for point in row["curve"] if point["return"] is not None]
@@ -148,7 +148,7 @@ def plot(report: Report, path: Path) -> None:
         axes.set_title(f"{report['title']}, {report['machine']['cores']} cores")
         axes.grid(color=GREY, alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
         figure.savefig(path, transparent=True, metadata={"Date": None})
         pyplot.close(figure)
 

@@ -66,7 +66,7 @@ def make_networks(
     }  # fmt: skip
     if options.get("bfloat16", False):
         for network in networks.values():
-            network.actor.bfloat16 = network.critic.bfloat16 = True  # type: ignore[assignment]
+            network.actor.in_bfloat16 = network.critic.in_bfloat16 = True
     return networks
 
 

@@ -100,11 +100,11 @@ class Perceptron(nn.Sequential):
         layers: Linear layers, and between any two of them a Tanh or a ReLU, the same everywhere.
 
     Attributes:
-        bfloat16: whether products are computed in bfloat16. Weights, what goes in and what comes
+        in_bfloat16: whether products are computed in bfloat16. Weights, what goes in and what comes
             out are float32 all the same.
     """
 
-    bfloat16 = False
+    in_bfloat16 = False
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__(*layers)
@@ -114,7 +114,7 @@ class Perceptron(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``(..., n)`` of inputs ``(..., m)``."""
-        if self.bfloat16:
+        if self.in_bfloat16:
             with torch.autocast(inputs.device.type, torch.bfloat16):
                 return super().forward(inputs).float()  # type: ignore[no-any-return, no-untyped-call]
         if not self._fits(inputs):

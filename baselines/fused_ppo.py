@@ -75,7 +75,7 @@ def fuse(network: ActorCritic, whole: nn.Parameter) -> FusedNetwork | None:
         return None
     if not isinstance(actor, Perceptron) or not isinstance(critic, Perceptron):
         return None
-    if actor.bfloat16:
+    if actor.in_bfloat16:
         return None
     if whole.device.type != "cpu" or max(*actor.widths, *critic.widths) > fused.WIDEST:
         return None

@@ -31,7 +31,7 @@ def gradients(bfloat16: bool) -> tuple[torch.Tensor, torch.Tensor]:
         batch = learner.prepare()
     learner.fused = None
     for tower in (learner.network.actor, learner.network.critic):
-        tower.bfloat16 = bfloat16  # type: ignore[assignment]
+        tower.in_bfloat16 = bfloat16
     log_probs, _, _ = ppo.review(learner.network, batch)
     learner.gradient(batch, torch.arange(len(batch.returns)), trainer.config)
     assert learner.parameters.grad is not None
@@ -60,7 +60,7 @@ def test_resume_is_exact_and_the_policy_loads(env_id: str, tmp_path: Path) -> No
         ppo.train(env_id, config(checkpoint=path, checkpoint_interval=1), on_update=stop)
     assert ppo.resume(path).curve == whole.curve
     loaded = ppo.Policy.load(path)
-    assert all(network.actor.bfloat16 for network in loaded.networks.values())
+    assert all(network.actor.in_bfloat16 for network in loaded.networks.values())
     assert ppo.evaluate(loaded, episodes=20) == ppo.evaluate(whole.policy, episodes=20)
 
 

@@ -26,7 +26,7 @@ import torch
 from gpu_zoo.baselines import checkpoint, distributed, loop, ppo
 from gpu_zoo.baselines.a2c_config import A2CConfig, default_config
 from gpu_zoo.baselines.evaluation import Policy, evaluate
-from gpu_zoo.baselines.flat import clip_norm
+from gpu_zoo.baselines.flat import clip_before_steps
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import TrainResult
@@ -53,9 +53,7 @@ class Learner(ppo.Learner):
             rmsprop: Any = torch.optim.RMSprop(
                 [self.parameters], lr=config.learning_rate, alpha=0.99, eps=1e-5
             )
-            gradient = self.parameters.grad
-            assert gradient is not None
-            rmsprop.register_step_pre_hook(lambda *_: clip_norm(gradient, config.max_grad_norm))
+            clip_before_steps(rmsprop, self.parameters, config.max_grad_norm)
             self.optimizer = rmsprop
 
     def prepare(self) -> ppo.Batch:
@@ -68,10 +66,12 @@ class Trainer(ppo.Trainer):
     """All that a run consists of, and that a checkpoint holds."""
 
     def __init__(self, env_id: str, config: A2CConfig, env_params: Mapping[str, Any]) -> None:
-        super().__init__(env_id, config.as_ppo(), env_params)
         self.a2c = config
-        for name, learner in self.learners.items():
-            self.learners[name] = Learner(learner.group, learner.network, config)
+        super().__init__(env_id, config.as_ppo(), env_params)
+
+    def make_learner(self, group: GroupBuffers, network: ActorCritic) -> Learner:
+        """A group's learner."""
+        return Learner(group, network, self.a2c)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""

@@ -43,6 +43,13 @@ def clip_norm(gradient: Tensor, limit: float) -> None:
     gradient.mul_((limit / (gradient.norm() + 1e-6)).clamp(max=1))
 
 
+def clip_before_steps(optimizer: torch.optim.Optimizer, whole: nn.Parameter, limit: float) -> None:
+    """Have each step of an optimizer begin with :func:`clip_norm`; FlatAdam does so by itself."""
+    gradient = whole.grad
+    assert gradient is not None
+    optimizer.register_step_pre_hook(lambda *_: clip_norm(gradient, limit))
+
+
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Give an optimizer another step size: in place where a CUDA graph may read it."""
     for group in optimizer.param_groups:

@@ -25,7 +25,6 @@ from gpu_zoo.baselines.networks import (
     GaussianHead,
     MultiCategoricalHead,
 )
-from gpu_zoo.baselines.running import EPSILON
 
 if TYPE_CHECKING:
     from gpu_zoo.baselines.ppo import Batch
@@ -172,8 +171,7 @@ class FusedNetwork:
         moments = self.network.moments
         if moments is None:
             return None, None
-        scale = (moments.variance() + EPSILON).rsqrt()
-        return moments.mean.float(), scale.float()
+        return moments.mean.float(), moments.inverse_std().float()
 
 
 def _addresses(**tensors: Tensor | None) -> dict[str, int | None]:

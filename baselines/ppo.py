@@ -27,7 +27,7 @@ from gpu_zoo.backends import resolve_device
 from gpu_zoo.baselines import checkpoint, distributed, loop, profile, sapg
 from gpu_zoo.baselines.config import PPOConfig, default_config
 from gpu_zoo.baselines.evaluation import Evaluation, Policy, Score, evaluate, make_networks
-from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten, set_rate
+from gpu_zoo.baselines.flat import FlatAdam, clip_before_steps, flatten, set_rate
 from gpu_zoo.baselines.frozen import FrozenGroup, Source, load_frozen
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.gae import advantages
@@ -123,9 +123,8 @@ def optimizer(
     """What is to move the network's weights, all of which are ``parameters``."""
     if config.optimizer == "adam":
         return FlatAdam(parameters, config.learning_rate, config.max_grad_norm)
-    lamb, gradient = Lamb(network.named_parameters(), config.learning_rate), parameters.grad
-    assert gradient is not None
-    lamb.register_step_pre_hook(lambda *_: clip_norm(gradient, config.max_grad_norm))
+    lamb = Lamb(network.named_parameters(), config.learning_rate)
+    clip_before_steps(lamb, parameters, config.max_grad_norm)
     return lamb
 
 
@@ -368,7 +367,7 @@ class Trainer:
                 self.frozen[name] = FrozenGroup(group[name], layout, sources[name])
                 continue
             parts = split(group) if config.separate else group
-            sides[name] = {part: Learner(g, networks[part], config) for part, g in parts.items()}
+            sides[name] = {p: self.make_learner(g, networks[p]) for p, g in parts.items()}
             self.learners |= sides[name]
         self.players: list[Player] = [p for group in self.frozen.values() for p in group.players]
         self.pool: Pool | None = None
@@ -392,6 +391,10 @@ class Trainer:
         self.graphed: Callable[[], Tensor] = self.work
         if self._may_be_a_graph():
             self.graphed = Graphed(self.work, device, [self.generator])
+
+    def make_learner(self, group: GroupBuffers, network: ActorCritic) -> Learner:
+        """A group's learner, or an agent's."""
+        return Learner(group, network, self.config)
 
     def _stagger(self) -> None:
         """Only the clock moves: environments start their first episode, but late in its time.

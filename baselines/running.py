@@ -63,9 +63,13 @@ class RunningMoments(nn.Module):
         """Variance of each column, float64 ``(size,)``: 1 as long as there is no row."""
         return torch.where(self.count > 0, self.squares / self.count.clamp(min=1), 1.0)
 
+    def inverse_std(self) -> Tensor:
+        """What brings each column to standard deviation 1, float64 ``(size,)``."""
+        return (self.variance() + EPSILON).rsqrt()
+
     def standardise(self, rows: Tensor) -> Tensor:
         """Rows with mean 0 and variance 1, cut at ±10, in their own dtype."""
-        scale = (self.variance() + EPSILON).rsqrt().to(rows.dtype)
+        scale = self.inverse_std().to(rows.dtype)
         return ((rows - self.mean.to(rows.dtype)) * scale).clamp(-LIMIT, LIMIT)
 
 
@@ -104,4 +108,4 @@ class RewardScale(nn.Module):
 
     def scale(self, rewards: Tensor) -> Tensor:
         """The rewards in these units."""
-        return rewards * (self.moments.variance() + EPSILON).rsqrt().to(rewards.dtype)
+        return rewards * self.moments.inverse_std().to(rewards.dtype)

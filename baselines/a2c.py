@@ -112,9 +112,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of A2C.
     """
-    state = checkpoint.load(path)
-    if state.get("algorithm") != "a2c":
-        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than A2C")
+    state = checkpoint.load(path, "a2c")
     config = A2CConfig(**{**state["a2c"], **checkpoint.places(path, state)})
     with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

@@ -36,8 +36,12 @@ def save(path: str | Path, content: Mapping[str, Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load(path: str | Path, *algorithms: str) -> dict[str, Any]:
     """Read what :func:`save` wrote, its tensors on the CPU. Runs no code from the file.
+
+    Args:
+        path: the file.
+        algorithms: those of which it must be; by default, any.
 
     Raises:
         CheckpointError: the file is missing, broken or something else.
@@ -53,6 +57,9 @@ def load(path: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: broken, or not a checkpoint of gpu_zoo") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of gpu_zoo, or of another version")
+    if algorithms and content.get("algorithm", "ppo") not in algorithms:
+        names = " or ".join(name.upper() for name in algorithms)
+        raise CheckpointError(f"{path}: a checkpoint of another algorithm than {names}")
     return content
 
 

@@ -33,7 +33,6 @@ from gpu_zoo.baselines.deterministic import (
     Actor,
     Critics,
     DeterministicPolicy,
-    load_checkpoint,
     make_actors,
 )
 from gpu_zoo.baselines.evaluation import evaluate
@@ -341,7 +340,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of DDPG.
     """
-    state = load_checkpoint(path, "ddpg")
+    state = checkpoint.load(path, "ddpg")
     config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

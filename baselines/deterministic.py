@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +13,8 @@ from torch import Tensor, nn
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint
 from gpu_zoo.baselines.evaluation import Policy
-from gpu_zoo.baselines.fused import Perceptron
+from gpu_zoo.baselines.layers import mlp
 from gpu_zoo.baselines.running import RunningMoments
-
-
-def relu_mlp(
-    inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
-) -> Perceptron:
-    """ReLU layers with orthogonal weights and zero biases; ``gain`` scales the last layer's.
-
-    Not tanh, as PPO has: values here are in the rewards' own scale and may be large.
-    """
-    layers: list[nn.Module] = []
-    sizes = (inputs, *hidden, outputs)
-    for i, (before, after) in enumerate(pairwise(sizes)):
-        last = i == len(hidden)
-        # Made without storage: torch's own initialisation would draw from the global generator.
-        layer = nn.Linear(before, after, device="meta").to_empty(device="cpu")
-        nn.init.orthogonal_(layer.weight, gain if last else math.sqrt(2), generator=generator)
-        nn.init.zeros_(layer.bias)
-        layers += [layer] if last else [layer, nn.ReLU()]
-    return Perceptron(*layers)
 
 
 def standardised(observations: Tensor, moments: RunningMoments | None) -> Tensor:
@@ -103,7 +82,7 @@ class Actor(nn.Module):
         self.head = BoxHead(box(action_space))
         self.moments = RunningMoments(obs_size) if normalize else None
         # Nearly the middle of the box at first: tanh would pass no gradient near its bounds.
-        self.net = relu_mlp(obs_size, hidden, self.head.action_shape[0], 0.01, generator)
+        self.net = mlp(obs_size, hidden, self.head.action_shape[0], 0.01, generator, nn.ReLU)
 
     def forward(self, observations: Tensor) -> Tensor:
         """The action for each observation."""
@@ -158,7 +137,8 @@ class Critics(nn.Module):
         super().__init__()
         self.moments = moments
         self.nets = nn.ModuleList(
-            relu_mlp(obs_size + action_size, hidden, outputs, 1.0, generator) for _ in range(count)
+            mlp(obs_size + action_size, hidden, outputs, 1.0, generator, nn.ReLU)
+            for _ in range(count)
         )
 
     def inputs(self, observations: Tensor, actions: Tensor) -> Tensor:
@@ -189,7 +169,7 @@ class DeterministicPolicy(Policy):
         Raises:
             CheckpointError: the file is missing, broken or no such checkpoint.
         """
-        content = load_checkpoint(path, "ddpg", "pql")
+        content = checkpoint.load(path, "ddpg", "pql")
         env_id, env_params, config = content["env_id"], content["env_params"], content["config"]
         normalize = config.get("normalize_observations", False)
         actors = make_actors(env_id, env_params, tuple(config["hidden"]), seed, normalize)
@@ -197,19 +177,6 @@ class DeterministicPolicy(Policy):
             actor.load_state_dict(content["learners"][group]["actor"])
             actor.to(device)
         return cls(env_id, env_params, actors, seed)  # type: ignore[arg-type] # they act alike
-
-
-def load_checkpoint(path: str | Path, *algorithms: str) -> dict[str, Any]:
-    """The content of a checkpoint of one of these algorithms.
-
-    Raises:
-        CheckpointError: the file is missing, broken or no such checkpoint.
-    """
-    content = checkpoint.load(path)
-    if content.get("algorithm") not in algorithms:
-        names = " or ".join(name.upper() for name in algorithms)
-        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than {names}")
-    return content
 
 
 def make_actors(

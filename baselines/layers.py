@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
+from gpu_zoo.baselines.fused import Perceptron
 
-def tanh_layers(
-    inputs: int, hidden: tuple[int, ...], gain: float, generator: torch.Generator
+
+def mlp(
+    inputs: int,
+    hidden: tuple[int, ...],
+    outputs: int,
+    gain: float,
+    generator: torch.Generator,
+    activation: type[nn.Module] = nn.Tanh,
+) -> Perceptron:
+    """Layers of these widths; ``gain`` scales the last one's weights.
+
+    ReLU is for values in the rewards' own scale, which may be large.
+    """
+    layers = hidden_layers(inputs, hidden, generator, activation)
+    return Perceptron(*layers, linear((inputs, *hidden)[-1], outputs, gain, generator))
+
+
+def hidden_layers(
+    inputs: int,
+    hidden: tuple[int, ...],
+    generator: torch.Generator,
+    activation: type[nn.Module] = nn.Tanh,
 ) -> list[nn.Module]:
-    """Linear layers of these widths, each with a tanh after it."""
+    """Linear layers of these widths, each with an activation after it."""
     layers: list[nn.Module] = []
     for size in hidden:
-        layers += [linear(inputs, size, gain, generator), nn.Tanh()]
+        layers += [linear(inputs, size, math.sqrt(2), generator), activation()]
         inputs = size
     return layers
 

@@ -13,8 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from gpu_zoo.baselines.fused import Perceptron
-from gpu_zoo.baselines.layers import linear, tanh_layers
+from gpu_zoo.baselines.layers import mlp
 from gpu_zoo.baselines.recurrent import Recurrent
 from gpu_zoo.baselines.running import RunningMoments
 
@@ -22,14 +21,6 @@ from gpu_zoo.baselines.running import RunningMoments
 # its exponential; and it is finite, so that 0 times its logarithm is 0 and not NaN, here and in
 # gradients.
 MASKED = -1e30
-
-
-def mlp(
-    inputs: int, hidden: tuple[int, ...], outputs: int, gain: float, generator: torch.Generator
-) -> Perceptron:
-    """Tanh layers with orthogonal weights and zero biases; ``gain`` scales the last layer's."""
-    layers = tanh_layers(inputs, hidden, math.sqrt(2), generator)
-    return Perceptron(*layers, linear((inputs, *hidden)[-1], outputs, gain, generator))
 
 
 class CategoricalHead(nn.Module):

@@ -647,9 +647,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of PPO.
     """
-    state = checkpoint.load(path)
-    if state.get("algorithm", "ppo") != "ppo":
-        raise checkpoint.CheckpointError(f"{path}: a checkpoint of another algorithm than PPO")
+    state = checkpoint.load(path, "ppo")
     config = PPOConfig(**{**state["config"], **checkpoint.places(path, state)})
     with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(

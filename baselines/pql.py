@@ -26,7 +26,7 @@ from torch import Tensor
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
 from gpu_zoo.baselines import checkpoint, distributed, loop
-from gpu_zoo.baselines.deterministic import DeterministicPolicy, load_checkpoint, make_actors
+from gpu_zoo.baselines.deterministic import DeterministicPolicy, make_actors
 from gpu_zoo.baselines.evaluation import evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.parcel import Sent
@@ -273,7 +273,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of PQL.
     """
-    state = load_checkpoint(path, "pql")
+    state = checkpoint.load(path, "pql")
     config = PQLConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

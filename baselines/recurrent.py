@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from gpu_zoo.baselines.layers import linear, tanh_layers
+from gpu_zoo.baselines.layers import hidden_layers, linear
 
 
 class Recurrent(nn.Module):
@@ -33,7 +31,7 @@ class Recurrent(nn.Module):
     ) -> None:
         super().__init__()
         self.width = hidden[-1]
-        self.body = nn.Sequential(*tanh_layers(inputs, hidden, math.sqrt(2), generator))
+        self.body = nn.Sequential(*hidden_layers(inputs, hidden, generator))
         self.cell = nn.GRUCell(self.width, self.width, device="meta").to_empty(device="cpu")
         for weight in (self.cell.weight_ih, self.cell.weight_hh):
             nn.init.orthogonal_(weight, generator=generator)

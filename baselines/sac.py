@@ -25,7 +25,7 @@ from torch import Tensor
 
 from gpu_zoo.baselines import checkpoint, ddpg, distributed, loop
 from gpu_zoo.baselines.ddpg import critic_loss, descend, follow
-from gpu_zoo.baselines.deterministic import Critics, load_checkpoint
+from gpu_zoo.baselines.deterministic import Critics
 from gpu_zoo.baselines.evaluation import evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.ppo import TrainResult
@@ -197,7 +197,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of SAC.
     """
-    state = load_checkpoint(path, "sac")
+    state = checkpoint.load(path, "sac")
     config = SACConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import gpu_zoo
-from gpu_zoo.baselines.deterministic import BoxHead, box, load_checkpoint, relu_mlp
+from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines.deterministic import BoxHead, box
 from gpu_zoo.baselines.evaluation import Policy
+from gpu_zoo.baselines.layers import mlp
 
 LOG_STD = (-10.0, 2.0)  # beyond these a deviation is as good as none, or all actions are extremes
 
@@ -45,7 +47,7 @@ class SquashedActor(nn.Module):
         super().__init__()
         self.head = BoxHead(box(action_space))
         # At first the mean is nearly 0 and the deviation nearly 1, so that all actions are tried.
-        self.net = relu_mlp(obs_size, hidden, 2 * self.head.action_shape[0], 0.01, generator)
+        self.net = mlp(obs_size, hidden, 2 * self.head.action_shape[0], 0.01, generator, nn.ReLU)
 
     def mean_and_log_std(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Of the normal distribution, ``(..., size)`` each."""
@@ -95,7 +97,7 @@ class SquashedPolicy(Policy):
         Raises:
             CheckpointError: the file is missing, broken or no checkpoint of SAC.
         """
-        content = load_checkpoint(path, "sac")
+        content = checkpoint.load(path, "sac")
         env_id, env_params = content["env_id"], content["env_params"]
         actors = make_actors(env_id, env_params, tuple(content["config"]["hidden"]), seed)
         for group, actor in actors.items():

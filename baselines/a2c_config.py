@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from gpu_zoo.baselines import config_file
+from gpu_zoo.baselines import checks, config_file
 from gpu_zoo.baselines.config import PPOConfig
 
 Optimizer = Literal["rmsprop", "adam"]
@@ -66,8 +66,7 @@ class A2CConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as YAML has it
-            object.__setattr__(self, "hidden", tuple(self.hidden))
+        checks.tuple_of_hidden(self)
         if self.optimizer not in get_args(Optimizer):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'rmsprop' or 'adam'")
         self.as_ppo()  # which checks what the two have in common

@@ -50,3 +50,25 @@ def expect(config: Any, names: tuple[str, ...], check: Check, *, optional: bool 
         right = isinstance(value, (int, float) if kind is float else kind)
         if not right or (isinstance(value, bool) and kind is not bool) or not holds(value):
             raise ValueError(f"{name}={value!r}: expected {what}{', or None' * optional}")
+
+
+def tuple_of_hidden(config: Any) -> None:
+    """Give a frozen configuration a tuple for ``hidden`` where a file had a list."""
+    if isinstance(config.hidden, list):
+        object.__setattr__(config, "hidden", tuple(config.hidden))
+
+
+def of_every_run(config: Any) -> None:
+    """Check the fields that the configurations of all trainers have.
+
+    Raises:
+        ValueError: one of them is of another type or out of range.
+    """
+    tuple_of_hidden(config)
+    counts = ("total_steps", "num_envs", "horizon", "threads", "checkpoint_interval")
+    expect(config, counts, COUNT)
+    expect(config, ("seed",), SEED)
+    expect(config, ("hidden",), WIDTHS)
+    expect(config, ("progress",), FLAG)
+    expect(config, ("device",), DEVICE)
+    expect(config, ("checkpoint", "log_dir"), PATH, optional=True)

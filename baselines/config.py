@@ -135,12 +135,9 @@ class PPOConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as YAML has it
-            object.__setattr__(self, "hidden", tuple(self.hidden))
-        counts = ("total_steps", "num_envs", "horizon", "epochs", "minibatches", "threads")
-        more = ("checkpoint_interval", "blocks", "block_embedding")
-        expect(self, (*counts, *more), checks.COUNT)
-        expect(self, ("seed",), checks.SEED)
+        checks.of_every_run(self)
+        counts = ("epochs", "minibatches", "blocks", "block_embedding")
+        expect(self, counts, checks.COUNT)
         expect(self, ("learning_rate", "clip", "max_grad_norm"), checks.ABOVE_ZERO)
         expect(self, ("entropy_coef", "value_coef", "off_policy_coef"), checks.NOT_NEGATIVE)
         expect(self, ("gamma", "gae_lambda", "warmup"), checks.SHARE)
@@ -150,15 +147,12 @@ class PPOConfig:
         expect(self, ("entropy_coef_end",), checks.NOT_NEGATIVE, optional=True)
         expect(self, ("value_clip", "target_kl"), checks.ABOVE_ZERO, optional=True)
         networks = ("normalize_observations", "recurrent", "bfloat16", "separate", "central_critic")
-        flags = ("anneal", "stagger", "progress", "scale_rewards", "cuda_graph", *networks)
+        flags = ("anneal", "stagger", "scale_rewards", "cuda_graph", *networks)
         expect(self, flags, checks.FLAG)
-        expect(self, ("hidden",), checks.WIDTHS)
         expect(self, ("frozen",), checks.TEXTS)
         expect(self, ("pool",), checks.COUNT_OR_ZERO)
         expect(self, ("pool_interval",), checks.COUNT)
         expect(self, ("pool_share",), checks.PART)
-        expect(self, ("device",), checks.DEVICE)
-        expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
         limit, of = self.num_envs * self.horizon, "num_envs * horizon"
         if self.recurrent:
             limit, of = self.num_envs, "num_envs (recurrent)"

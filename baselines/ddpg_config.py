@@ -79,23 +79,14 @@ class DDPGConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as YAML has it
-            object.__setattr__(self, "hidden", tuple(self.hidden))
-        counts = (
-            "total_steps", "num_envs", "horizon", "updates", "batch_size", "capacity", "n_step",
-            "critics", "actor_delay", "threads", "checkpoint_interval",
-        )  # fmt: skip
+        checks.of_every_run(self)
+        counts = ("updates", "batch_size", "capacity", "n_step", "critics", "actor_delay")
         expect(self, counts, checks.COUNT)
         expect(self, ("warmup",), checks.COUNT_OR_ZERO)
-        expect(self, ("seed",), checks.SEED)
         expect(self, ("actor_lr", "critic_lr"), checks.ABOVE_ZERO)
         expect(self, ("gamma", "tau"), checks.SHARE)
         noises = ("target_noise", "target_noise_clip", "noise_min", "noise_max")
         expect(self, noises, checks.NOT_NEGATIVE)
-        expect(self, ("hidden",), checks.WIDTHS)
-        expect(self, ("progress",), checks.FLAG)
-        expect(self, ("device",), checks.DEVICE)
-        expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
 
 
 def default_config(env_id: str, **changes: Any) -> DDPGConfig:

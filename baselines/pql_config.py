@@ -108,15 +108,10 @@ class PQLConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as JSON has it
-            object.__setattr__(self, "hidden", tuple(self.hidden))
-        counts = (
-            "total_steps", "num_envs", "horizon", "updates", "actor_delay", "batch_size",
-            "capacity", "n_step", "threads", "checkpoint_interval",
-        )  # fmt: skip
+        checks.of_every_run(self)
+        counts = ("updates", "actor_delay", "batch_size", "capacity", "n_step")
         expect(self, counts, checks.COUNT)
         expect(self, ("warmup",), checks.COUNT_OR_ZERO)
-        expect(self, ("seed",), checks.SEED)
         positive = ("actor_lr", "critic_lr", "max_grad_norm", "reward_scale")
         expect(self, positive, checks.ABOVE_ZERO)
         expect(self, ("gamma", "tau"), checks.SHARE)
@@ -126,12 +121,9 @@ class PQLConfig:
         expect(self, ("v_min",), checks.FINITE)
         above = (float, f"a number above v_min={self.v_min}", lambda v: self.v_min < v < math.inf)
         expect(self, ("v_max",), above)
-        expect(self, ("hidden",), checks.WIDTHS)
-        flags = ("concurrent", "normalize_observations", "distributional", "progress")
+        flags = ("concurrent", "normalize_observations", "distributional")
         expect(self, flags, checks.FLAG)
-        expect(self, ("device",), checks.DEVICE)
         expect(self, ("value_device", "policy_device"), checks.DEVICE, optional=True)
-        expect(self, ("checkpoint", "log_dir"), checks.PATH, optional=True)
 
 
 def default_config(env_id: str, **changes: Any) -> PQLConfig:

@@ -76,8 +76,7 @@ class SACConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):  # as JSON has it
-            object.__setattr__(self, "hidden", tuple(self.hidden))
+        checks.tuple_of_hidden(self)
         expect(self, ("temperature", "temperature_lr"), checks.ABOVE_ZERO)
         expect(self, ("target_entropy",), checks.FINITE, optional=True)
         self.as_ddpg()  # which checks what the two have in common

@@ -1,4 +1,8 @@
-"""Gymnasium's face of a batch: a ``gymnasium.vector.VectorEnv`` of environments with one agent."""
+"""Gymnasium's faces of a batch, each a ``gymnasium.vector.VectorEnv``.
+
+:class:`VectorView` is of environments with one agent; to :class:`LaneView` every agent of an
+environment is one, so that they share a policy.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 
-from gpu_zoo.memory import copied
+from gpu_zoo.memory import as_int8, copied
 from gpu_zoo.vector import VectorEnv
+from gpu_zoo.wrappers.lanes import Lanes, Outcome, Policy
 
 
 class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -41,26 +47,28 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         observation_space: of all, ``num_envs`` in front.
         action_space: of all, ``num_envs`` in front.
         metadata: holds ``autoreset_mode`` as Gymnasium's ``AutoresetMode``.
+        render_mode: the environment's parameter of this name, where it has one, else None.
         spec: Gymnasium's, if ``gymnasium.make_vec`` made it.
         closed: whether it was closed.
 
     Raises:
-        ValueError: there is not exactly one agent.
+        ValueError: there is not exactly one agent, or ``render_mode`` is ``"human"``.
     """
 
     def __init__(self, batch: VectorEnv, *, copy: bool = True) -> None:
+        self.closed = True  # until it is made: or Gymnasium would close what is not ours yet
         if len(batch.agents) != 1:
-            self.closed = True  # or Gymnasium would close the batch, which is not ours yet
             raise ValueError(
                 f"{batch.spec.id} has {len(batch.agents)} agents, expected one; "
                 "make_vec gives an environment with dicts by agent"
             )
+        self.render_mode = _render_mode(batch)
+        self.closed = False
         (self._agent,) = batch.agents
         self.batch = batch
         self.copy = copy
         self.num_envs = batch.num_envs
         self.metadata = dict(batch.metadata)
-        self.render_mode = None
         self.single_observation_space = batch.single_observation_space(self._agent)
         self.single_action_space = batch.single_action_space(self._agent)
         self.observation_space = batch.observation_space(self._agent)
@@ -164,3 +172,132 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             "final_info": {},
             "_final_info": copied(ended),
         }
+
+
+class LaneView(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Agents as environments: what a trainer of one agent needs to have agents share its policy.
+
+    In SAME_STEP mode, as the agents of an environment begin anew together. A lane is terminated or
+    truncated by itself; where its agent has left before its environment's episode is over, it waits
+    without reward, and is terminated once more, with ``infos["acted"]`` false, when all begin anew.
+
+    Arrays are fresh with every step: NumPy's if the batch has those, else the batch's own kind.
+
+    Args:
+        batch: the environments, in SAME_STEP mode.
+        group: whose lanes; may be left out if there is one group.
+        others: a policy for each other group, by name, such as ``lanes.chance(seed)``.
+
+    Attributes:
+        batch: the same.
+        num_envs: number of lanes, ``batch.num_envs * agents``.
+        single_observation_space: of one lane.
+        single_action_space: of one lane.
+        observation_space: of all, lanes in front.
+        action_space: of all, lanes in front.
+        metadata: holds ``autoreset_mode`` as Gymnasium's ``AutoresetMode``.
+        render_mode: the environment's parameter of this name, where it has one, else None.
+
+    Raises:
+        ValueError, TypeError: as for :class:`~gpu_zoo.wrappers.lanes.Lanes`.
+        ValueError: ``render_mode`` is ``"human"``.
+    """
+
+    def __init__(
+        self,
+        batch: VectorEnv,
+        group: str | None = None,
+        others: Mapping[str, Policy] | None = None,
+    ) -> None:
+        self.closed = True  # until it is made: or Gymnasium would close what is not ours yet
+        self._lanes = Lanes(batch, group, others)
+        self.render_mode = _render_mode(batch)
+        self.closed = False
+        self.batch = batch
+        self.num_envs = self._lanes.count
+        self.metadata = dict(batch.metadata)
+        self.single_observation_space = self._lanes.observation_space
+        self.single_action_space = self._lanes.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start a new episode everywhere; seeds and options are the batch's, not by lane.
+
+        Returns:
+            Observations, float32 ``(lanes, n)``, and infos with action masks, if there are any.
+
+        Raises:
+            InvalidSeed, ValueError: as for :meth:`gpu_zoo.VectorEnv.reset`.
+        """
+        self.batch.reset(seed=seed, options=options)
+        return copied(self._lanes.observations), self._masks()
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Advance every environment by one step.
+
+        Args:
+            actions: integers ``(lanes,)``, or ``(lanes, components)``, or float32
+                ``(lanes, size)``.
+
+        Returns:
+            Observations float32 ``(lanes, n)``; rewards, terminations and truncations ``(lanes,)``;
+            infos, with ``final_obs`` ``(lanes, n)`` to be read where ``_final_obs`` is true,
+            ``episode`` with returns ``r`` and lengths ``l`` of the same lanes, and ``acted``.
+
+        Raises:
+            ResetNeeded: no reset yet.
+            InvalidAction: an action of the wrong shape, dtype, device or value; nothing moved.
+        """
+        outcome = self._lanes.step(actions)
+        left = outcome.over & ~outcome.ended
+        infos = {"acted": outcome.acted, **self._final(outcome), **self._masks()}
+        return (
+            copied(self._lanes.observations),
+            copied(self._lanes.rewards),
+            outcome.terminated | left,
+            outcome.truncated,
+            infos,
+        )
+
+    def render(self) -> tuple[Any, ...]:
+        """A picture of each environment, not lane: uint8 ``(height, width, 3)``.
+
+        Raises:
+            NotImplementedError: the environment has no picture.
+        """
+        return tuple(self.batch.render(index) for index in range(self.batch.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Release the batch; ``close()`` calls this once."""
+        self.batch.close()
+
+    def _masks(self) -> dict[str, Any]:
+        masks = self._lanes.action_masks
+        return {} if masks is None else {"action_mask": as_int8(copied(masks))}
+
+    def _final(self, outcome: Outcome) -> dict[str, Any]:
+        returns, lengths = self._lanes.statistics(outcome.over)
+        return {
+            "final_obs": self._lanes.last_observations(outcome.over),
+            "_final_obs": outcome.ended,
+            "episode": {"r": returns, "l": lengths},
+            "_episode": outcome.ended,
+        }
+
+
+def _render_mode(batch: VectorEnv) -> str | None:
+    """What Gymnasium's wrappers that show or record pictures look at.
+
+    Raises:
+        ValueError: a window, of which a batch has none.
+    """
+    mode = batch.params.get("render_mode")
+    if mode == "human":
+        raise ValueError("render_mode='human': expected None or 'rgb_array' of a batch")
+    return None if mode is None else str(mode)

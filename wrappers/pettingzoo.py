@@ -27,8 +27,10 @@ from pettingzoo.utils.env_logger import EnvLogger
 from gpu_zoo.actions import forbidden
 from gpu_zoo.errors import InvalidAction, InvalidSeed, ResetNeeded
 from gpu_zoo.memory import as_int8
+from gpu_zoo.seeds import generator_of, words_of
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Param, Value
 from gpu_zoo.vector import VectorEnv
+from gpu_zoo.wrappers.incoming import on_host
 
 
 class DropIn(NamedTuple):
@@ -55,6 +57,7 @@ class Game:
 
     def __init__(self, spec: EnvSpec, params: Mapping[str, Any], numerics: Numerics) -> None:
         self.spec = spec
+        spec.resolve(params)  # one value each: the batch would take a list of one, too
         # Checked here and not again: an action is looked at once, as a Python value.
         self.vector = VectorEnv(
             spec,
@@ -91,6 +94,7 @@ class Game:
         }
         self._rounded = False
         self._open = False
+        self._random: np.random.Generator | None = None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -101,6 +105,7 @@ class Game:
         """Begin an episode; with a seed, the one the original begins with that seed."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
             raise InvalidSeed(f"seed={seed!r}: expected an int")
+        self.take_back_random()
         self.vector.reset(seed=seed)
         if self.params.get("render_mode") is not None:
             self.start = self.scene()
@@ -177,7 +182,7 @@ class Game:
         n = len(self._layouts[agent].actions.names)
         try:
             value = operator.index(action)
-        except TypeError:
+        except (TypeError, RuntimeError):  # torch's, of a tensor without data
             raise InvalidAction(
                 f"actions[{agent!r}]: {action!r} is no integer, expected 0 <= action < {n}"
             ) from None
@@ -188,11 +193,9 @@ class Game:
         row[i] = value
 
     def _set_multi(self, agent: str, action: Any, choices: tuple[Any, ...]) -> None:
-        wanted = f"expected {len(choices)} integers, 0 <= action < {list(choices)}"
-        try:
-            values = np.asarray(action)
-        except ValueError:
-            raise InvalidAction(f"actions[{agent!r}]: {action!r}, {wanted}") from None
+        integers = f"{len(choices)} integers, 0 <= action < {list(choices)}"
+        wanted = f"expected {integers}"
+        values = on_host(f"actions[{agent!r}]", action, integers)
         if values.shape != (len(choices),) or values.dtype.kind not in "iu":
             raise InvalidAction(f"actions[{agent!r}]: {action!r}, {wanted}")
         if (values < 0).any() or (values >= choices).any():
@@ -210,12 +213,7 @@ class Game:
     def _set_box(self, agent: str, action: Any) -> None:
         space = self.action_spaces[agent]
         assert isinstance(space, spaces.Box)
-        try:
-            values = np.asarray(action)
-        except ValueError:
-            raise InvalidAction(
-                f"actions[{agent!r}]: {action!r}, expected float32 {space.shape}"
-            ) from None
+        values = on_host(f"actions[{agent!r}]", action, f"float32 {space.shape}")
         if values.shape != space.shape or values.dtype.kind not in "fiu":
             raise InvalidAction(
                 f"actions[{agent!r}]: {values.dtype} {values.shape}, expected float32 {space.shape}"
@@ -238,7 +236,22 @@ class Game:
 
     def step(self) -> None:
         """Step on the actions that were set; they were checked, so the kernel can run at once."""
+        self.take_back_random()
         self.vector._backend.launch("step")
+
+    @property
+    def random(self) -> np.random.Generator:
+        """The environment's random stream, until the next step or reset; see ``Face.np_random``."""
+        self.vector._require_reset("np_random")
+        if self._random is None:
+            self._random = generator_of(self.vector._views["rng"][0], self.vector.numerics)
+        return self._random
+
+    def take_back_random(self) -> None:
+        """Let the kernel go on where somebody who drew from its stream has left it."""
+        if self._random is not None and self.vector.numerics == "reference":
+            self.vector._views["rng"][0] = words_of(self._random)
+        self._random = None
 
     def rewards(self) -> dict[str, float]:
         """The last step's rewards."""
@@ -304,7 +317,7 @@ class Face:
             "name": spec.name,
             "render_modes": ["human", "rgb_array"] if spec.render else [],
             "is_parallelizable": True,
-            "render_fps": 10,
+            "render_fps": spec.render_fps,
         }
         self.possible_agents = self.game.agents[:]
         self.agents: list[str] = []
@@ -329,6 +342,18 @@ class Face:
         self._require_reset("state")
         self.game.refresh()
         return self.game.state()
+
+    @property
+    def np_random(self) -> np.random.Generator:
+        """The environment's own random stream, for wrappers that draw from it.
+
+        As in the original, the environment goes on behind what was drawn. Ask anew after each step
+        and reset. In fast numerics it is a stream of its own, seeded by the environment's.
+
+        Raises:
+            ResetNeeded: no reset yet.
+        """
+        return self.game.random
 
     def __getattr__(self, name: str) -> Any:
         # Only for names that we have not. A copy in the making has no game yet.
@@ -402,6 +427,7 @@ class Face:
             if name not in ("game", "_picture", "_spec")
         }
         vector = self.game.vector
+        self.game.take_back_random()
         return {
             "id": self._spec.id,
             "own": own,
@@ -411,6 +437,7 @@ class Face:
             "actions": {name: group.actions.copy() for name, group in vector.group.items()},
             "start": getattr(self.game, "start", None),
             "pool": vector._pool,
+            "own_starts": vector._own_starts,
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -424,10 +451,11 @@ class Face:
         self._set_up(spec(pickled["id"]), given.pop("numerics"), given)
         self.__dict__.update(pickled["own"])
         vector = self.game.vector
-        for name, value in pickled["params"].items():
-            if value != vector.params[name]:
-                vector.set_param(name, value)
-        if pickled["pool"] is not None:
+        vector._own_starts = pickled["own_starts"]
+        changed = {n: v for n, v in pickled["params"].items() if v != vector.params[n]}
+        if changed:
+            vector._set_params(changed)
+        if pickled["pool"] is not None or vector._pool is not None:
             vector._use_pool(pickled["pool"])
         if pickled["state"] is not None:
             vector.reset(seed=0)
@@ -601,7 +629,8 @@ def _setting(name: str, param: Param) -> property:
         return face.game.vector.params[name]
 
     def write(face: Face, value: Any) -> None:
-        face.game.vector.set_param(name, value)
+        # One value: the batch would take a list of one, too.
+        face.game.vector.set_param(name, param.check(name, value))
 
     return property(read, write if param.at == "launch" else None, doc=param.doc)
 

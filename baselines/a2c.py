@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from gpu_zoo.baselines import checkpoint, distributed, loop, ppo
+from gpu_zoo.baselines import checkpoint, distributed, learner, loop, ppo
 from gpu_zoo.baselines.a2c_config import A2CConfig, default_config
 from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.flat import clip_before_steps
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class Learner(ppo.Learner):
+class Learner(learner.Learner):
     """One group of agents: PPO's learner with A2C's advantages and optimizer."""
 
     def __init__(self, group: GroupBuffers, network: ActorCritic, config: A2CConfig) -> None:
@@ -56,7 +56,7 @@ class Learner(ppo.Learner):
             clip_before_steps(rmsprop, self.parameters, config.max_grad_norm)
             self.optimizer = rmsprop
 
-    def prepare(self) -> ppo.Batch:
+    def prepare(self) -> learner.Batch:
         """Turn the full rollout into samples, with advantages in the rewards' own scale."""
         batch = super().prepare()
         return replace(batch, advantages=batch.returns - batch.values)
@@ -113,8 +113,10 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of A2C.
     """
     state = checkpoint.load(path, "a2c")
-    config = A2CConfig(**{**state["a2c"], **checkpoint.places(path, state)})
+    with checkpoint.fitting(path):
+        config = A2CConfig(**{**state["a2c"], **checkpoint.places(path, state)})
     with distributed.joined(), loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
-        trainer.load_state_dict(state)
+        with checkpoint.fitting(path):
+            trainer.load_state_dict(state)
         return trainer.run(on_update)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from gpu_zoo.registry import UnknownEnvironment
 
 FORMAT = "gpu_zoo checkpoint 1"
 
@@ -61,6 +64,26 @@ def load(path: str | Path, *algorithms: str) -> dict[str, Any]:
         names = " or ".join(name.upper() for name in algorithms)
         raise CheckpointError(f"{path}: a checkpoint of another algorithm than {names}")
     return content
+
+
+@contextmanager
+def fitting(path: str | Path) -> Iterator[None]:
+    """Around the use of what a checkpoint holds: what does not fit is the checkpoint's fault.
+
+    Raises:
+        CheckpointError: the environment, or gpu_zoo, is another one than when it was written.
+    """
+    try:
+        yield
+    except (CheckpointError, UnknownEnvironment):
+        raise
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        # torch lists all tensors that differ, a line each, after a headline.
+        lines = [line.strip() for line in str(error).splitlines()]
+        reason = lines[1] if len(lines) > 1 else lines[0]
+        raise CheckpointError(
+            f"{path}: does not fit the environment, or this version of gpu_zoo: {reason}"
+        ) from error
 
 
 def places(path: str | Path, state: Mapping[str, Any]) -> dict[str, Any]:

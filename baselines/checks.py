@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
+
+import numpy as np
 
 Check = tuple[type, str, Callable[[Any], bool]]
 
@@ -27,7 +30,7 @@ DEVICE: Check = (str, "'auto', 'cpu', 'cuda' or 'cuda:<index>'", lambda v: v != 
 WIDTHS: Check = (
     tuple,
     "a tuple of ints of at least 1",
-    lambda v: all(isinstance(width, int) and width >= 1 for width in v),
+    lambda v: all(type(width) is int and width >= 1 for width in v),  # True is an int as well
 )
 
 
@@ -52,10 +55,31 @@ def expect(config: Any, names: tuple[str, ...], check: Check, *, optional: bool 
             raise ValueError(f"{name}={value!r}: expected {what}{', or None' * optional}")
 
 
-def tuple_of_hidden(config: Any) -> None:
-    """Give a frozen configuration a tuple for ``hidden`` where a file had a list."""
-    if isinstance(config.hidden, list):
-        object.__setattr__(config, "hidden", tuple(config.hidden))
+def plain(value: Any) -> Any:
+    """The value with Python's own types for NumPy's, of which files and checkpoints know nothing.
+
+    An array becomes a tuple; tuples, lists and dicts are gone through.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return tuple(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(plain, value))
+    if isinstance(value, Mapping):
+        return {plain(name): plain(own) for name, own in value.items()}
+    return value
+
+
+def make_plain(config: Any) -> None:
+    """Give a frozen configuration Python's own types, and a tuple for ``hidden`` where a file had a
+    list.
+    """
+    for field in fields(config):
+        value = plain(getattr(config, field.name))
+        if field.name == "hidden" and isinstance(value, list):
+            value = tuple(value)
+        object.__setattr__(config, field.name, value)
 
 
 def of_every_run(config: Any) -> None:
@@ -64,9 +88,15 @@ def of_every_run(config: Any) -> None:
     Raises:
         ValueError: one of them is of another type or out of range.
     """
-    tuple_of_hidden(config)
-    counts = ("total_steps", "num_envs", "horizon", "threads", "checkpoint_interval")
-    expect(config, counts, COUNT)
+    make_plain(config)
+    sizes = ("total_steps", "num_envs", "horizon", "threads")
+    expect(config, (*sizes, "checkpoint_interval", "eval_episodes"), COUNT)
+    expect(config, ("num_envs",), (int, "at most 2**30", lambda v: v <= 2**30))
+    expect(config, ("threads",), (int, "at most 1024", lambda v: v <= 1024))
+    expect(config, ("eval_interval",), COUNT_OR_ZERO)
+    expect(config, ("eval_opponents",), TEXTS)
+    if config.eval_opponents:
+        expect(config, ("eval_interval",), (int, "at least 1, for the eval_opponents", bool))
     expect(config, ("seed",), SEED)
     expect(config, ("hidden",), WIDTHS)
     expect(config, ("progress",), FLAG)

@@ -78,14 +78,19 @@ class PPOConfig:
         seed: of weights, actions, shuffling and environments.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:<index>"``, or ``"auto"``: CUDA where it works.
         cuda_graph: launch a whole iteration on a GPU as one CUDA graph. Not done where iterations
-            differ: with ``target_kl``, ``entropy_coef_end``, ``pool``, LAMB, several processes, or
-            a profile.
+            differ: with ``target_kl``, ``pool``, LAMB, several processes, or a profile.
         threads: CPU threads torch computes with, part of the configuration because the last bits
             of a sum depend on it. A second thread makes networks this small a third faster on an
             idle machine, and many times slower on a busy one, where threads wait for each other.
             The environments' own threads are set by ``GPU_ZOO_NUM_THREADS``.
         checkpoint: file to save to, during and after the run; None saves nothing.
         checkpoint_interval: iterations between two saves.
+        eval_interval: iterations between two evaluations, whose returns are logged as
+            ``<group>/eval_return``: whole episodes with the likeliest actions, the same ones every
+            time, in environments of their own. 0 evaluates never.
+        eval_episodes: episodes of an evaluation.
+        eval_opponents: who plays some of the groups there, by group: ``"random"``, or the path of a
+            checkpoint, which is read when training begins or goes on.
         log_dir: folder for TensorBoard and ``progress.csv``; None writes nothing.
         progress: show a progress line in the terminal.
     """
@@ -131,6 +136,9 @@ class PPOConfig:
     threads: int = 1
     checkpoint: str | None = None
     checkpoint_interval: int = 50
+    eval_interval: int = 0
+    eval_episodes: int = 100
+    eval_opponents: dict[str, str] = field(default_factory=dict)
     log_dir: str | None = None
     progress: bool = True
 

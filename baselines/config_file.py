@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpu_zoo.baselines import yaml_text
+from gpu_zoo.baselines import checks, yaml_text
 from gpu_zoo.registry import spec
 from gpu_zoo.version import __version__
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 CONFIGS = Path(__file__).parent / "configs"
 # Where a run writes and what it shows are no part of what it computes.
 PLACES = ("checkpoint", "log_dir", "progress")
+# Neither is what is measured beside it, though to repeat a run is to measure it again.
+MEASURED = ("eval_interval", "eval_episodes", "eval_opponents")
 
 
 class ConfigError(ValueError):
@@ -129,7 +131,8 @@ def write(
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    own = checks.plain(values)
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
 
 
 def tuned(kind: type[C], algorithm: str, env_id: str, **changes: Any) -> C:

@@ -15,7 +15,7 @@ from gpu_zoo.baselines.csv_log import PROGRESS, STEP
 from gpu_zoo.baselines.run_folder import CONFIG
 
 Array = npt.NDArray[np.float64]
-SUFFIX = "/return"
+IN_TRAINING, EVALUATED = "return", "eval_return"
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Run:
         seed: its seed.
         settings: all else that its configuration says, environment parameters included.
         rows: the lines of its progress.csv.
+        measure: which returns are meant below, ``IN_TRAINING`` or ``EVALUATED``.
     """
 
     folder: Path
@@ -37,16 +38,18 @@ class Run:
     seed: int
     settings: dict[str, Any]
     rows: list[dict[str, float]]
+    measure: str = IN_TRAINING
 
     @property
     def groups(self) -> list[str]:
         """The groups of agents, or agents, that have returns."""
-        names = dict.fromkeys(name for row in self.rows for name in row if name.endswith(SUFFIX))
-        return [name.removesuffix(SUFFIX) for name in names]
+        suffix = f"/{self.measure}"
+        names = dict.fromkeys(name for row in self.rows for name in row if name.endswith(suffix))
+        return [name.removesuffix(suffix) for name in names]
 
     def curve(self, group: str, axis: str) -> tuple[Array, Array]:
         """Values on an axis, ``"env_steps"`` or ``"seconds"``, and the group's returns there."""
-        name = group + SUFFIX
+        name = f"{group}/{self.measure}"
         pairs = [(row[axis], row[name]) for row in self.rows if name in row]
         x, y = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return x, y
@@ -76,7 +79,7 @@ class Band:
     high: Array
 
 
-def load(folder: str | Path) -> Run:
+def load(folder: str | Path, measure: str = IN_TRAINING) -> Run:
     """Read a run folder.
 
     Raises:
@@ -88,15 +91,16 @@ def load(folder: str | Path) -> Run:
             raise ValueError(f"{folder}: expected a run folder, but there is no {name}")
     file = config_file.read(folder / CONFIG)
     settings = {**file.hyper_parameters, "version": file.version}
+    settings = {name: value for name, value in settings.items() if name not in config_file.MEASURED}
     settings |= {f"env_params.{name}": value for name, value in file.env_params.items()}
     seed = settings.pop("seed", None)
     if file.env_id is None or file.algorithm is None or not isinstance(seed, int):
         raise ValueError(f"{file.path}: expected env_id, algorithm and seed, as in a run's file")
     rows = csv_log.read(folder / PROGRESS)
-    return Run(folder, file.env_id, file.algorithm, seed, settings, rows)
+    return Run(folder, file.env_id, file.algorithm, seed, settings, rows, measure)
 
 
-def find(paths: Iterable[str | Path]) -> list[Run]:
+def find(paths: Iterable[str | Path], measure: str = IN_TRAINING) -> list[Run]:
     """The runs in folders, which are run folders or have some within, in order of their names.
 
     Raises:
@@ -108,7 +112,7 @@ def find(paths: Iterable[str | Path]) -> list[Run]:
         if not within:
             raise ValueError(f"{path}: expected a run folder, or a folder that has some within")
         folders.update(dict.fromkeys(within))
-    return [load(folder) for folder in folders]
+    return [load(folder, measure) for folder in folders]
 
 
 def pools(runs: Sequence[Run]) -> dict[str, list[Pool]]:

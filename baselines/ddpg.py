@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint, distributed, loop
+from gpu_zoo.baselines import checkpoint, checks, distributed, loop
 from gpu_zoo.baselines.ddpg_config import DDPGConfig, default_config
 from gpu_zoo.baselines.deterministic import (
     Actor,
@@ -35,7 +35,7 @@ from gpu_zoo.baselines.deterministic import (
     DeterministicPolicy,
     make_actors,
 )
-from gpu_zoo.baselines.evaluation import evaluate
+from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.baselines.replay import Replay, Transitions, next_observations
@@ -215,7 +215,7 @@ class Trainer:
     """All that a run consists of, and that a checkpoint holds."""
 
     def __init__(self, env_id: str, config: DDPGConfig, env_params: Mapping[str, Any]) -> None:
-        self.env_id, self.config, self.env_params = env_id, config, dict(env_params)
+        self.env_id, self.config, self.env_params = env_id, config, checks.plain(env_params)
         actors = self.make_actors()
         self.env = gpu_zoo.make_vec(
             env_id, config.num_envs, device=config.device, array="torch", **env_params
@@ -275,10 +275,13 @@ class Trainer:
         def save(path: str) -> None:
             checkpoint.save(path, self.state_dict())
 
-        loop.run(self.config, self.curve, self.iterate, save, on_update)
+        loop.run(self.config, self.curve, self.iterate, self.policy, save, on_update)
+        return TrainResult(self.policy(), self.curve)
+
+    def policy(self) -> Policy:
+        """What has been learned so far; its networks are those that learn."""
         actors: Any = {name: learner.actor for name, learner in self.learners.items()}
-        policy = DeterministicPolicy(self.env_id, self.env_params, actors, self.config.seed)
-        return TrainResult(policy, self.curve)
+        return DeterministicPolicy(self.env_id, self.env_params, actors, self.config.seed)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""
@@ -341,8 +344,10 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of DDPG.
     """
     state = checkpoint.load(path, "ddpg")
-    config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
+    with checkpoint.fitting(path):
+        config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
-        trainer.load_state_dict(state)
+        with checkpoint.fitting(path):
+            trainer.load_state_dict(state)
         return trainer.run(on_update)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_zoo.baselines import checks, config_file
@@ -44,6 +44,12 @@ class DDPGConfig:
         checkpoint: file to save to, during and after the run; None saves nothing. It holds the
             replay, too.
         checkpoint_interval: iterations between two saves.
+        eval_interval: iterations between two evaluations, whose returns are logged as
+            ``<group>/eval_return``: whole episodes with the likeliest actions, the same ones every
+            time, in environments of their own. 0 evaluates never.
+        eval_episodes: episodes of an evaluation.
+        eval_opponents: who plays some of the groups there, by group: ``"random"``, or the path of a
+            checkpoint, which is read when training begins or goes on.
         log_dir: folder for TensorBoard and ``progress.csv``; None writes nothing.
         progress: show a progress line in the terminal.
 
@@ -75,6 +81,9 @@ class DDPGConfig:
     threads: int = 1
     checkpoint: str | None = None
     checkpoint_interval: int = 50
+    eval_interval: int = 0
+    eval_episodes: int = 100
+    eval_opponents: dict[str, str] = field(default_factory=dict)
     log_dir: str | None = None
     progress: bool = True
 

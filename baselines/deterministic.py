@@ -38,6 +38,8 @@ def box(space: spaces.Space[Any]) -> spaces.Box:
 class BoxHead(nn.Module):
     """Scales actions from -1 to 1, as the learner has them, to the space's box, and back."""
 
+    low: Tensor
+    high: Tensor
     middle: Tensor
     reach: Tensor
 
@@ -45,12 +47,15 @@ class BoxHead(nn.Module):
         super().__init__()
         low, high = torch.from_numpy(space.low.copy()), torch.from_numpy(space.high.copy())
         self.action_shape: tuple[int, ...] = space.shape
+        self.register_buffer("low", low, persistent=False)
+        self.register_buffer("high", high, persistent=False)
         self.register_buffer("middle", (low + high) / 2, persistent=False)
         self.register_buffer("reach", (high - low) / 2, persistent=False)
 
     def to_env(self, action: Tensor) -> Tensor:
         """The action as the environment takes it."""
-        return self.middle + self.reach * action
+        # Rounded, the middle plus the whole reach may be beyond the bound by its last bit.
+        return (self.middle + self.reach * action).clamp(self.low, self.high)
 
 
 class Actor(nn.Module):
@@ -174,7 +179,8 @@ class DeterministicPolicy(Policy):
         normalize = config.get("normalize_observations", False)
         actors = make_actors(env_id, env_params, tuple(config["hidden"]), seed, normalize)
         for group, actor in actors.items():
-            actor.load_state_dict(content["learners"][group]["actor"])
+            with checkpoint.fitting(path):
+                actor.load_state_dict(content["learners"][group]["actor"])
             actor.to(device)
         return cls(env_id, env_params, actors, seed)  # type: ignore[arg-type] # they act alike
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint
+from gpu_zoo.baselines import checkpoint, checks
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.masks import checked_mask
 from gpu_zoo.baselines.networks import ActorCritic
@@ -100,7 +100,7 @@ class Policy:
         seed: int = 0,
     ) -> None:
         self.env_id = env_id
-        self.env_params = dict(env_params)
+        self.env_params: dict[str, Any] = checks.plain(env_params)
         self.networks = dict(networks)
         self.device = next(next(iter(self.networks.values())).parameters()).device
         self._generator = torch.Generator(self.device).manual_seed(seed)
@@ -111,6 +111,7 @@ class Policy:
             for group in self.groups
             for agent in group.agents
         }
+        self._size_of = {agent: group.obs_size for group in self.groups for agent in group.agents}
         self._counts_of = {
             agent: group.actions.counts if group.action_mask else ()
             for group in self.groups
@@ -131,7 +132,8 @@ class Policy:
         if (algorithm := content.get("algorithm")) in KINDS:
             name = algorithm.upper()
             raise checkpoint.CheckpointError(f"{path}: a checkpoint of {name}, see load_policy")
-        networks = networks_in(content)
+        with checkpoint.fitting(path):
+            networks = networks_in(content)
         for network in networks.values():
             network.to(device)
         return cls(content["env_id"], content["env_params"], networks, seed)
@@ -185,15 +187,18 @@ class Policy:
             a box; for a batch to an array ``(batch, ...)``.
 
         Raises:
-            ValueError: a mask is missing, has the wrong shape or values, allows nothing, or is of
-                an agent whose actions are not masked.
+            ValueError: there is no such agent, or an observation has another shape; a mask is
+                missing, has the wrong shape or values, allows nothing, or is of an agent whose
+                actions are not masked. Nothing was forgotten then.
         """
+        seen = {agent: self._seen(agent, given) for agent, given in observations.items()}
+        allowed = {
+            agent: self._mask(agent, x.shape[:-1], action_masks) for agent, x in seen.items()
+        }
         actions: dict[str, Any] = {}
         before, self._memories = self._memories, {}
-        for agent, observation in observations.items():
-            tensor = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
-            lanes = tensor.shape[:-1]
-            masks = self._mask(agent, lanes, action_masks)
+        for agent, tensor in seen.items():
+            lanes, masks = tensor.shape[:-1], allowed[agent]
             network = self.networks.get(self._network_of[agent])
             if network is None:
                 action = self._at_random(agent, lanes, masks).numpy()
@@ -206,6 +211,20 @@ class Policy:
                 action = chosen.cpu().numpy()
             actions[agent] = int(action) if action.ndim == 0 else action
         return actions
+
+    def _seen(self, agent: str, given: Any) -> Tensor:
+        """What an agent sees, checked: the networks would take any length for rows of their own."""
+        if agent not in self._size_of:
+            known = ", ".join(self._size_of)
+            raise ValueError(f"observations[{agent!r}]: no such agent, expected one of {known}")
+        size = self._size_of[agent]
+        tensor = torch.as_tensor(given, dtype=torch.float32, device=self.device)
+        if tensor.shape[-1:] != (size,):
+            shape = tuple(tensor.shape)
+            raise ValueError(
+                f"observations[{agent!r}]: shape {shape}, expected ({size},) or (batch, {size})"
+            )
+        return tensor
 
     def _at_random(self, agent: str, lanes: torch.Size, masks: Tensor | None) -> Tensor:
         """Actions for an agent whose group has no network."""
@@ -355,6 +374,21 @@ def check_groups(argument: str, given: object, groups: Collection[str]) -> None:
     for name in given:
         if name not in groups:
             raise ValueError(f"{argument}: {name!r} is no group, expected {' or '.join(groups)}")
+
+
+def others_of(
+    argument: str, env_id: str, env_params: Mapping[str, Any], given: Mapping[str, str]
+) -> dict[str, GroupLayout]:
+    """The groups that others are given for, one of them at least being left to learn.
+
+    Raises:
+        ValueError: no such group, or none left.
+    """
+    layout = {group.name: group for group in _layout(env_id, env_params)}
+    check_groups(argument, given, layout)
+    if set(given) == set(layout):
+        raise ValueError(f"{argument}={given!r}: expected a group to be left that learns")
+    return {name: layout[name] for name in given}
 
 
 def _play(

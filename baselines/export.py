@@ -67,6 +67,7 @@ class Acting(nn.Module):
         self.inputs, self.outputs = ["observation"], ["action"]
         if isinstance(network, (Actor, SquashedActor)):
             return
+        self.network.actor.in_bfloat16 = False  # ONNX Runtime has no such product on a CPU
         self.outputs += ["mean", "std"] if isinstance(network.head, GaussianHead) else ["logits"]
         if isinstance(network.actor, Recurrent):
             self.memory_size = network.actor.width

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-import gpu_zoo
 from gpu_zoo.baselines import checkpoint
-from gpu_zoo.baselines.evaluation import Policy, check_groups
+from gpu_zoo.baselines.evaluation import Policy, others_of
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player, frozen_copy
@@ -34,18 +33,14 @@ def load_frozen(
         ValueError: no such group, no other one left to learn, or a policy made for other agents.
         CheckpointError: a file is missing, broken or no checkpoint.
     """
-    spec = gpu_zoo.spec(env_id)
-    layout = {group.name: group for group in spec.layout(spec.resolve(env_params))}
-    check_groups("frozen", frozen, layout)
-    if set(frozen) == set(layout):
-        raise ValueError(f"frozen={frozen!r}: expected a group to be left that learns")
     sources: dict[str, Source] = {}
-    for name, who in frozen.items():
+    for name, group in others_of("frozen", env_id, env_params, frozen).items():
+        who = frozen[name]
         sources[name] = None
         if who != "random":
-            sources[name] = excerpt(checkpoint.load(who), layout[name])
+            sources[name] = excerpt(checkpoint.load(who), group)
             try:
-                _networks(sources[name], layout[name])
+                _networks(sources[name], group)
             except ValueError as error:
                 raise ValueError(f"frozen[{name!r}]: {who} was {error}") from None
     return sources

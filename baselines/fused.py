@@ -129,6 +129,7 @@ class Perceptron(nn.Sequential):
             inputs.device.type == "cpu"
             and inputs.dtype == self[0].weight.dtype == torch.float32
             and inputs.numel() > 0
+            and inputs.shape[-1] == self.widths[0]  # torch's layers say what is wrong
             and max(self.widths) <= WIDEST
             and not torch.compiler.is_compiling()
             and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]

@@ -1,7 +1,7 @@
 """What PPO computes most, on the CPU, in one call each: see kernels/learn/ppo.cpp.
 
 The definitions are :meth:`ActorCritic.act <gpu_zoo.baselines.networks.ActorCritic.act>` and
-:func:`gpu_zoo.baselines.ppo.loss`. Those are used wherever these cannot be: on a GPU, with a
+:func:`gpu_zoo.baselines.learner.loss`. Those are used wherever these cannot be: on a GPU, with a
 memory, with wide layers.
 """
 
@@ -27,7 +27,7 @@ from gpu_zoo.baselines.networks import (
 )
 
 if TYPE_CHECKING:
-    from gpu_zoo.baselines.ppo import Batch
+    from gpu_zoo.baselines.learner import Batch
 
 METRICS = 5
 SAMPLES = ("observations", "actions", "log_probs", "values", "advantages", "returns", "weights")

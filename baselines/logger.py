@@ -50,9 +50,9 @@ class Logger:
         step: int,
         seconds: float,
         returns: Mapping[str, float],
-        scalars: Mapping[str, float],
+        numbers: Mapping[str, float],
     ) -> None:
-        """Record mean ``returns`` by group and other ``scalars`` at environment step ``step``.
+        """Show mean ``returns`` by group, record all ``numbers``, at environment step ``step``.
 
         ``seconds`` are the run's so far; its speed is measured since it was started or resumed.
         """
@@ -63,9 +63,7 @@ class Logger:
         )
         if self._writer is None or self._csv is None:
             return
-        everything = {"seconds": seconds, "steps_per_second": speed}
-        everything.update({f"{group}/return": value for group, value in returns.items()})
-        everything.update(scalars)
+        everything = {"seconds": seconds, "steps_per_second": speed, **numbers}
         for name, value in everything.items():
             self._writer.add_scalar(name, value, step)
         self._csv.append({STEP: step, **everything})

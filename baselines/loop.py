@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 
 from gpu_zoo.baselines import distributed
-from gpu_zoo.baselines.config import PPOConfig
-from gpu_zoo.baselines.ddpg_config import DDPGConfig
+from gpu_zoo.baselines.curves import EVALUATED, IN_TRAINING
+from gpu_zoo.baselines.evaluation import Policy
+from gpu_zoo.baselines.evaluator import Config, Evaluator
 from gpu_zoo.baselines.logger import Logger
-from gpu_zoo.baselines.pql_config import PQLConfig
-
-Config = PPOConfig | DDPGConfig | PQLConfig
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Update:
             episode ended. By agent, if each has a network of its own.
         losses: means over the gradient steps, named ``<group>/<metric>``, or by agent.
         seconds: since the run began, stops not counted.
+        evaluated: by group, the mean return of the evaluation after it; empty if there was none.
     """
 
     index: int
@@ -39,6 +40,13 @@ class Update:
     returns: dict[str, float]
     losses: dict[str, float]
     seconds: float = field(compare=False)
+    evaluated: dict[str, float] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, float]:
+        """What there is to log of it, by name, but for the time."""
+        returns = {f"{group}/{IN_TRAINING}": value for group, value in self.returns.items()}
+        evaluated = {f"{group}/{EVALUATED}": value for group, value in self.evaluated.items()}
+        return returns | evaluated | self.losses
 
 
 def iterations(config: Config) -> int:
@@ -50,18 +58,25 @@ def run(
     config: Config,
     curve: list[Update],
     iterate: Callable[[], tuple[int, dict[str, float], dict[str, float]]],
+    policy: Callable[[], Policy],
     save: Callable[[str], None],
     on_update: Callable[[Update], None] | None,
 ) -> None:
     """Iterate to the end of the run, saving now and then.
+
+    A run that saves, in one process, saves on Ctrl-C as well, after the iteration under way.
 
     Args:
         config: the run's hyper-parameters.
         curve: one entry for each iteration made so far; the others are appended.
         iterate: makes an iteration, ``horizon`` steps of all environments, and gives episodes,
             returns and losses as :class:`Update` has them.
+        policy: gives what has been learned so far.
         save: writes a checkpoint to a path.
         on_update: called after every iteration.
+
+    Raises:
+        NotFinite: rewards or losses are no numbers any more; the last checkpoint is left as it was.
     """
     a_step = config.num_envs * config.horizon
     updates = iterations(config)
@@ -69,20 +84,75 @@ def run(
     begun = time.perf_counter()
     start = len(curve) * a_step
     first = distributed.rank() == 0
+    evaluator = Evaluator(config, policy)
     progress, log_dir = config.progress and first, config.log_dir if first else None
-    with Logger(updates * a_step, start, progress, log_dir) as logger:
+    careful = (
+        ctrl_c_waits() if config.checkpoint and distributed.size() == 1 else nullcontext(never)
+    )
+    with Logger(updates * a_step, start, progress, log_dir) as logger, careful as stopped:
         while len(curve) < updates:
             index = len(curve) + 1
             episodes, returns, losses = iterate()
+            _check_finite(index, {**losses, **returns}, config.checkpoint)
+            evaluated = evaluator.after(index) if first else {}
             seconds = before + time.perf_counter() - begun
-            update = Update(index, index * a_step, episodes, returns, losses, seconds)
+            update = Update(index, index * a_step, episodes, returns, losses, seconds, evaluated)
             curve.append(update)
-            logger.log(update.env_steps, seconds, update.returns, update.losses)
-            due = index % config.checkpoint_interval == 0 or index == updates
+            logger.log(update.env_steps, seconds, update.returns, update.numbers())
+            stopping = stopped()
+            due = index % config.checkpoint_interval == 0 or index == updates or stopping
             if config.checkpoint and due:
                 save(config.checkpoint)
             if on_update is not None:
                 on_update(update)
+            if stopping:
+                raise KeyboardInterrupt
+
+
+class NotFinite(ArithmeticError):
+    """A run in which a return or a loss is no number any more."""
+
+
+def _check_finite(index: int, numbers: Mapping[str, float], checkpoint: str | None) -> None:
+    """Before anything is saved: nothing would be learned from here on.
+
+    Raises:
+        NotFinite: see there.
+    """
+    wrong = [f"{name}={value}" for name, value in numbers.items() if not math.isfinite(value)]
+    if wrong:
+        kept = f"; {checkpoint} is as it was" if checkpoint else ""
+        raise NotFinite(f"iteration {index}: {', '.join(wrong)}, expected finite numbers{kept}")
+
+
+def never() -> bool:
+    """No."""
+    return False
+
+
+@contextmanager
+def ctrl_c_waits() -> Iterator[Callable[[], bool]]:
+    """Within the block the first Ctrl-C interrupts nothing; gives a function that says if it came.
+
+    The second interrupts as ever. Where Ctrl-C is not Python's own to handle, nothing changes.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or (
+        threading.current_thread() is not threading.main_thread()  # which alone hears of it
+    ):
+        yield never
+        return
+    pressed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from gpu_zoo.baselines import checkpoint, deterministic, squashed
 from gpu_zoo.baselines.deterministic import DeterministicPolicy
 from gpu_zoo.baselines.evaluation import Policy, make_networks
+from gpu_zoo.baselines.run_folder import checkpoint_of
 from gpu_zoo.baselines.squashed import SquashedPolicy
 from gpu_zoo.spec import GroupLayout
 
@@ -19,13 +20,14 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     """The policy in a checkpoint, whatever algorithm wrote it.
 
     Args:
-        path: the checkpoint.
+        path: the checkpoint, or the folder of its run.
         device: where the policy is to compute.
         seed: for the actions that it will sample.
 
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint.
     """
+    path = checkpoint_of(path)
     kind = KINDS.get(checkpoint.load(path).get("algorithm", "ppo"), Policy)
     return kind.load(path, device, seed)
 

@@ -27,7 +27,7 @@ from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player, frozen_copy
 
 if TYPE_CHECKING:
-    from gpu_zoo.baselines.ppo import Learner
+    from gpu_zoo.baselines.learner import Learner
 
 
 @dataclass(frozen=True)

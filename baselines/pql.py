@@ -25,9 +25,9 @@ from torch import Tensor
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
-from gpu_zoo.baselines import checkpoint, distributed, loop
+from gpu_zoo.baselines import checkpoint, checks, distributed, loop
 from gpu_zoo.baselines.deterministic import DeterministicPolicy, make_actors
-from gpu_zoo.baselines.evaluation import evaluate
+from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.parcel import Sent
 from gpu_zoo.baselines.ppo import TrainResult
@@ -48,7 +48,7 @@ class Trainer:
     """All that a run consists of, and that a checkpoint holds."""
 
     def __init__(self, env_id: str, config: PQLConfig, env_params: Mapping[str, Any]) -> None:
-        self.env_id, self.config, self.env_params = env_id, config, dict(env_params)
+        self.env_id, self.config, self.env_params = env_id, config, checks.plain(env_params)
         devices = chosen_devices(config)
         actors = make_actors(
             env_id, env_params, config.hidden, config.seed, config.normalize_observations
@@ -158,10 +158,13 @@ class Trainer:
         def save(path: str) -> None:
             checkpoint.save(path, self.state_dict())
 
-        loop.run(self.config, self.curve, self.iterate, save, on_update)
+        loop.run(self.config, self.curve, self.iterate, self.policy, save, on_update)
+        return TrainResult(self.policy(), self.curve)
+
+    def policy(self) -> Policy:
+        """What has been learned so far; its networks are those that learn."""
         actors: Any = {name: learner.actor for name, learner in self.policies.items()}
-        policy = DeterministicPolicy(self.env_id, self.env_params, actors, self.config.seed)
-        return TrainResult(policy, self.curve)
+        return DeterministicPolicy(self.env_id, self.env_params, actors, self.config.seed)
 
     # Checkpoints, between two iterations, when nothing is on its way ----------------------------
 
@@ -274,8 +277,10 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of PQL.
     """
     state = checkpoint.load(path, "pql")
-    config = PQLConfig(**{**state["config"], **checkpoint.places(path, state)})
+    with checkpoint.fitting(path):
+        config = PQLConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
-        trainer.load_state_dict(state)
+        with checkpoint.fitting(path):
+            trainer.load_state_dict(state)
         return trainer.run(on_update)

@@ -39,6 +39,12 @@ def new(name: str) -> Path:
     return folder
 
 
+def checkpoint_of(run: str | Path) -> Path:
+    """The checkpoint that is meant by it or by the folder of its run."""
+    path = Path(run)
+    return path / CHECKPOINT if path.is_dir() else path
+
+
 def first_process() -> bool:
     """Whether this is the one of torchrun's processes that writes files; alone it always is."""
     return os.environ.get("RANK", "0") == "0"

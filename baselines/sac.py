@@ -26,7 +26,7 @@ from torch import Tensor
 from gpu_zoo.baselines import checkpoint, ddpg, distributed, loop
 from gpu_zoo.baselines.ddpg import critic_loss, descend, follow
 from gpu_zoo.baselines.deterministic import Critics
-from gpu_zoo.baselines.evaluation import evaluate
+from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.loop import Update
 from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.baselines.replay import Transitions
@@ -149,12 +149,10 @@ class Trainer(ddpg.Trainer):
         """A group's learner."""
         return Learner(group, actor, self.sac, weights)
 
-    def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
-        """Iterate to the end of the run, saving now and then."""
-        result = super().run(on_update)
-        actors = result.policy.networks
-        policy = SquashedPolicy(self.env_id, self.env_params, actors, self.sac.seed)
-        return TrainResult(policy, result.curve)
+    def policy(self) -> Policy:
+        """What has been learned so far; its networks are those that learn."""
+        actors: Any = {name: learner.actor for name, learner in self.learners.items()}
+        return SquashedPolicy(self.env_id, self.env_params, actors, self.sac.seed)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""
@@ -198,8 +196,10 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
         CheckpointError: the file is missing, broken or no checkpoint of SAC.
     """
     state = checkpoint.load(path, "sac")
-    config = SACConfig(**{**state["config"], **checkpoint.places(path, state)})
+    with checkpoint.fitting(path):
+        config = SACConfig(**{**state["config"], **checkpoint.places(path, state)})
     with loop.cpu_threads(config.threads):
         trainer = Trainer(state["env_id"], config, state["env_params"])
-        trainer.load_state_dict(state)
+        with checkpoint.fitting(path):
+            trainer.load_state_dict(state)
         return trainer.run(on_update)

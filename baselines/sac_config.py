@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from gpu_zoo.baselines import checks, config_file
@@ -43,7 +43,13 @@ class SACConfig:
         checkpoint: file to save to, during and after the run; None saves nothing. It holds the
             replay, too.
         checkpoint_interval: iterations between two saves.
-        log_dir: folder for TensorBoard; None writes nothing.
+        eval_interval: iterations between two evaluations, whose returns are logged as
+            ``<group>/eval_return``: whole episodes with the likeliest actions, the same ones every
+            time, in environments of their own. 0 evaluates never.
+        eval_episodes: episodes of an evaluation.
+        eval_opponents: who plays some of the groups there, by group: ``"random"``, or the path of a
+            checkpoint, which is read when training begins or goes on.
+        log_dir: folder for TensorBoard and ``progress.csv``; None writes nothing.
         progress: show a progress line in the terminal.
 
     Raises:
@@ -72,11 +78,14 @@ class SACConfig:
     threads: int = 1
     checkpoint: str | None = None
     checkpoint_interval: int = 50
+    eval_interval: int = 0
+    eval_episodes: int = 100
+    eval_opponents: dict[str, str] = field(default_factory=dict)
     log_dir: str | None = None
     progress: bool = True
 
     def __post_init__(self) -> None:
-        checks.tuple_of_hidden(self)
+        checks.make_plain(self)
         expect(self, ("temperature", "temperature_lr"), checks.ABOVE_ZERO)
         expect(self, ("target_entropy",), checks.FINITE, optional=True)
         self.as_ddpg()  # which checks what the two have in common

@@ -26,7 +26,7 @@ from gpu_zoo.baselines.rollout import Rollout, normalise
 from gpu_zoo.baselines.running import RunningMoments
 
 if TYPE_CHECKING:
-    from gpu_zoo.baselines.ppo import Batch, Learner
+    from gpu_zoo.baselines.learner import Batch, Learner
 
 LEADER = 0
 

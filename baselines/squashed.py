@@ -101,7 +101,8 @@ class SquashedPolicy(Policy):
         env_id, env_params = content["env_id"], content["env_params"]
         actors = make_actors(env_id, env_params, tuple(content["config"]["hidden"]), seed)
         for group, actor in actors.items():
-            actor.load_state_dict(content["learners"][group]["actor"])
+            with checkpoint.fitting(path):
+                actor.load_state_dict(content["learners"][group]["actor"])
             actor.to(device)
         return cls(env_id, env_params, actors, seed)  # type: ignore[arg-type] # they act alike
 

@@ -88,6 +88,7 @@ def side_by_side(turns: Turns, parts: Mapping[str, Callable[[], None]]) -> None:
         BaseException: what the first part to fail raised.
     """
     errors: list[BaseException] = []
+    ended = threading.Semaphore(0)  # not Thread.join: Python 3.11's, interrupted, calls it ended
 
     def work(name: str) -> None:
         try:
@@ -97,19 +98,22 @@ def side_by_side(turns: Turns, parts: Mapping[str, Callable[[], None]]) -> None:
         except BaseException as error:  # to be raised where it is seen
             errors.append(error)
             turns.stop()
+        finally:
+            ended.release()
 
     threads = [threading.Thread(target=work, args=(name,), name=name) for name in parts]
     try:
         for thread in threads:
             thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.5)  # to see Ctrl-C even where it wakes another thread than this
+        for _ in threads:
+            while not ended.acquire(timeout=0.5):
+                pass  # to see Ctrl-C even where it wakes another thread than this
     except BaseException:  # Ctrl-C
         turns.stop()
+        raise
+    finally:
         for thread in threads:
             if thread.ident is not None:  # it was started
                 thread.join()
-        raise
     if errors:
         raise errors[0]

@@ -58,9 +58,8 @@ class WandbLog:
 
     def __call__(self, update: Update) -> None:
         """Log an iteration."""
-        numbers: dict[str, float] = {STEP: update.env_steps, "seconds": update.seconds}
-        numbers.update({f"{group}/return": value for group, value in update.returns.items()})
-        self._run.log({**numbers, **update.losses}, step=update.index)
+        times: dict[str, float] = {STEP: update.env_steps, "seconds": update.seconds}
+        self._run.log(times | update.numbers(), step=update.index)
 
     def __enter__(self) -> WandbLog:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu_zoo.log import EpisodeLog
-from gpu_zoo.registry import list_ids, make, make_gym_vec, make_vec, register, spec
+from gpu_zoo.registry import list_ids, make, make_gym_lanes, make_gym_vec, make_vec, register, spec
 from gpu_zoo.spec import EnvSpec
 from gpu_zoo.trajectory import Trajectory
 from gpu_zoo.vector import VectorEnv
@@ -17,6 +17,7 @@ __all__ = [
     "__version__",
     "list_ids",
     "make",
+    "make_gym_lanes",
     "make_gym_vec",
     "make_vec",
     "register",

@@ -43,6 +43,11 @@ class ActionWriter:
             for group in groups
             for i, agent in enumerate(group.agents)
         ]
+        # As large as a buffer is, both here and on the device.
+        begins = {name: backend.address(buffer) for name, buffer in self._buffers.items()}
+        self._ranges = [
+            (begins[name], begins[name] + buffer.nbytes) for name, buffer in self._buffers.items()
+        ]
         self._names = {agent for agent, _, _ in self._slots}
         rows = backend.native(np.arange(num_envs))
         self._masks = {
@@ -71,6 +76,11 @@ class ActionWriter:
         ]
         for slot, native in checked:
             slot[...] = native
+
+    def _is_ours(self, native: Any) -> bool:
+        """Whether an array lies in an action buffer."""
+        address = self._backend.address(native)
+        return any(begin <= address < end for begin, end in self._ranges)
 
     def check_buffers(self) -> None:
         """Check the values that stand in the action buffers.
@@ -119,15 +129,16 @@ class ActionWriter:
                 )
             if agent in self._masks:
                 self._masks[agent].check(native)
-        return native
+        # One agent's action may be a view of where another's is about to be written.
+        return copied(native) if self._is_ours(native) else native
 
     def _raise_names(self, actions: Mapping[str, Any]) -> None:
-        missing = [agent for agent, _, _ in self._slots if agent not in actions]
-        if missing:
-            raise InvalidAction(f"actions: nothing for {', '.join(missing)}")
         unknown = [repr(name) for name in actions if name not in self._names]
-        known = ", ".join(agent for agent, _, _ in self._slots)
-        raise InvalidAction(f"actions: unknown agent {', '.join(unknown)}, expected {known}")
+        if unknown:  # said first: a group's name, say, is also why its agents are missing
+            known = ", ".join(agent for agent, _, _ in self._slots)
+            raise InvalidAction(f"actions: unknown agent {', '.join(unknown)}, expected {known}")
+        missing = [agent for agent, _, _ in self._slots if agent not in actions]
+        raise InvalidAction(f"actions: nothing for {', '.join(missing)}")
 
 
 class Mask:

@@ -45,3 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain(message: str) -> int:
     print(f"gpu-zoo: {message}", file=sys.stderr)
     return 2
+
+
+if __name__ == "__main__":  # for torchrun, which starts a module
+    sys.exit(main())

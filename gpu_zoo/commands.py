@@ -95,7 +95,7 @@ def play(
 
     Args:
         env_id: environment, such as simple_spread_v3, or a file or folder of your own.
-        checkpoint: what gpu-zoo train wrote; without one, actions are random.
+        checkpoint: what gpu-zoo train wrote, or its folder; without one, actions are random.
         record: write this file instead of opening a window: .gif, .png (animated too) or .mp4.
         episodes: how many.
         seed: of the first episode; the next one has the next seed.
@@ -106,6 +106,8 @@ def play(
     from gpu_zoo import play as player
 
     entry = find_spec(env_id)
+    _expect("episodes", episodes, 1)
+    _expect("seed", seed, 0)
     mode = "human" if record is None else "rgb_array"
     if record is None:
         from gpu_zoo.render.screen import require_display
@@ -150,7 +152,7 @@ def render(
     Args:
         env_id: environment, such as simple_spread_v3, or a file or folder of your own.
         out: the file, such as picture.png.
-        checkpoint: what gpu-zoo train wrote; without one, actions are random.
+        checkpoint: what gpu-zoo train wrote, or its folder; without one, actions are random.
         seed: of the episode.
         steps: how many to take before the picture; fewer if the episode ends.
         params: environment parameter; the others are as in training.
@@ -163,12 +165,19 @@ def render(
     entry = find_spec(env_id)
     if out.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
         raise UserError(f"--out {out}: expected a name that ends in .png, .jpg or .webp")
+    _expect("seed", seed, 0)
+    _expect("steps", steps, 0)
     env, policy = _open(entry, params, checkpoint, seed, deterministic)
     for _ in islice(player.episode(env, policy, seed), steps + 1):
         pass
     player.save_picture(out, env.render())
     print(f"wrote {out}")
     return 0
+
+
+def _expect(option: str, value: int, least: int) -> None:
+    if not least <= value < 2**31:
+        raise UserError(f"--{option} {value}: expected an int of at least {least}, below 2**31")
 
 
 def _open(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_zoo.arguments import File, Runs, UserError, user_errors
+from gpu_zoo.arguments import File, Flag, Runs, UserError, user_errors
 
 if TYPE_CHECKING:
     from gpu_zoo.baselines.curves import Pool
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HEADER = ("environment", "runs", "seeds", "group", "steps", "seconds", "steps/s", "last return")
 
 
-def compare(runs: Runs, *, out: File = Path("curves.png")) -> int:
+def compare(runs: Runs, *, out: File = Path("curves.png"), evaluations: Flag = False) -> int:
     """Draw learning curves and print a table; runs that differ only in seed are one curve.
 
     Curves are medians over seeds, with a band from the lower to the upper quartile; in the table
@@ -24,7 +24,11 @@ def compare(runs: Runs, *, out: File = Path("curves.png")) -> int:
     Args:
         runs: run folders, or folders that have some within.
         out: the picture, .png, .svg or .pdf; None for the table alone.
+        evaluations: go by the returns of evaluations during the runs (eval_interval), not by those
+            of training itself.
     """
+    if not runs:
+        raise UserError("compare: expected run folders, or folders that have some within")
     from gpu_zoo.baselines import curves, plot
     from gpu_zoo.describe import console
 
@@ -36,7 +40,8 @@ def compare(runs: Runs, *, out: File = Path("curves.png")) -> int:
         if importlib.util.find_spec("matplotlib") is None:
             raise UserError("--out needs matplotlib: pip install 'gpu-zoo[plot]', or --out None")
     with user_errors():
-        pools = curves.pools(curves.find(runs))
+        measure = curves.EVALUATED if evaluations else curves.IN_TRAINING
+        pools = curves.pools(curves.find(runs, measure))
     from rich.table import Table
 
     table = Table(*HEADER)
@@ -70,7 +75,7 @@ def rows(pools: Mapping[str, Sequence[Pool]]) -> Iterator[tuple[str, ...]]:
             numbers = (f"{steps:,.0f}", f"{seconds:,.0f}", f"{speed:,.0f}")
             groups = dict.fromkeys(group for run in pool.runs for group in run.groups)
             if not groups:
-                yield (env_id, pool.label, seeds, "-", *numbers, "no episode ended")
+                yield (env_id, pool.label, seeds, "-", *numbers, "none yet")
             for group in groups:
                 finals = [run.final(group) for run in pool.runs]
                 low, median, high = np.nanpercentile(finals, [25, 50, 75])

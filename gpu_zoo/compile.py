@@ -163,7 +163,7 @@ def cache_dir() -> Path:
     """Where built kernels are kept: ``$GPU_ZOO_CACHE_DIR``, else the user's cache folder."""
     chosen = os.environ.get("GPU_ZOO_CACHE_DIR")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "gpu_zoo"
 
@@ -177,8 +177,11 @@ def find_compiler() -> tuple[str, ...]:
     """
     chosen = os.environ.get("CXX")
     if chosen:
-        command = tuple(shlex.split(chosen))
-        if shutil.which(command[0]) is None:
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError:  # a quote that is not closed
+            command = ()
+        if not command or shutil.which(command[0]) is None:
             raise MissingDependency(f"$CXX={chosen!r}: no such program; unset CXX or install it.")
         return command
     for name in ("c++", "g++", "clang++"):
@@ -239,12 +242,24 @@ def build_host(source: str, name: str, build: str = "plain", flags: Sequence[str
         done = subprocess.run(run, capture_output=True, text=True)
         if done.returncode != 0:
             raise compile_error(" ".join(find_compiler()), source, done.stderr)
+        with built.open("rb") as file:
+            os.fsync(file.fileno())  # or a power cut may leave half a library under its name
         os.replace(built, target)
     return target
 
 
 def cached_path(name: str, key: str, suffix: str) -> Path:
-    """Where the file built from ``key`` is kept; makes the folder."""
+    """Where the file built from ``key`` is kept; makes the folder.
+
+    Raises:
+        CompileError: the folder cannot be made.
+    """
     folder = cache_dir()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CompileError(
+            f"{folder}: {error.strerror}; expected a folder for built kernels, which "
+            "GPU_ZOO_CACHE_DIR may name"
+        ) from None
     return folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:20]}{suffix}"

@@ -131,6 +131,9 @@ def build_cubin(source: str, name: str, arch: str) -> Path:
     if not target.is_file():
         cubin, _ = compile_cubin(source, name, arch)
         unfinished = target.with_suffix(f".{os.getpid()}")
-        unfinished.write_bytes(cubin)
+        with unfinished.open("wb") as file:
+            file.write(cubin)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut may leave half a kernel under its name
         os.replace(unfinished, target)
     return target

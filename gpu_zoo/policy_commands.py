@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -36,7 +37,7 @@ def evaluate(
     """Play whole episodes with a trained policy: mean returns by group, with standard errors.
 
     Args:
-        checkpoint: what gpu-zoo train wrote.
+        checkpoint: what gpu-zoo train wrote, or the folder of the run.
         env: environment of your own that it was trained in, a file or a folder.
         opponents: who plays a group instead: random, or another checkpoint; again for another one.
         episodes: how many to play.
@@ -73,7 +74,7 @@ def export(
     """Write a trained policy into a folder, for programs that have no gpu_zoo.
 
     Args:
-        checkpoint: what gpu-zoo train wrote.
+        checkpoint: what gpu-zoo train wrote, or the folder of the run.
         to: the folder: a file for each network, and policy.json, which says who acts by which.
         format: onnx, or torchscript for torch.jit.load.
         env: environment of your own that it was trained in, a file or a folder.
@@ -98,18 +99,30 @@ def _load(checkpoint: Path, env: str | None) -> tuple[Policy, EnvSpec]:
     """The policy, and the environment that it was trained in.
 
     Raises:
-        UserError: no checkpoint, or one of another environment.
-        UnknownEnvironment: it was trained in an environment that is not known here.
+        UserError: no checkpoint, or one of another environment, or of one that is not known here.
     """
     _require_torch(checkpoint)
     from gpu_zoo.baselines.policies import load_policy
 
     entry = None if env is None else find_spec(env)
-    with user_errors():
+    with user_errors(), _own_environment(checkpoint):
         policy = load_policy(checkpoint)
         if entry is not None and policy.env_id != entry.id:
             raise ValueError(f"{checkpoint}: trained in {policy.env_id}, not in {entry.id}")
     return policy, entry or find_spec(policy.env_id)
+
+
+@contextmanager
+def _own_environment(checkpoint: Path) -> Iterator[None]:
+    """Around the loading of a policy: no environment of the user's own is known by itself."""
+    from gpu_zoo.registry import UnknownEnvironment
+
+    try:
+        yield
+    except UnknownEnvironment as error:
+        raise UserError(
+            f"{checkpoint}: {error} If it is one of your own, name its file: --env FILE"
+        ) from None
 
 
 def _opponents(given: Sequence[str]) -> dict[str, Opponent]:

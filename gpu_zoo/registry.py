@@ -17,7 +17,10 @@ from gpu_zoo.spec import EnvSpec
 from gpu_zoo.vector import VectorEnv
 
 if TYPE_CHECKING:
-    from gpu_zoo.wrappers.gymnasium import VectorView
+    from collections.abc import Mapping
+
+    from gpu_zoo.wrappers.gymnasium import LaneView, VectorView
+    from gpu_zoo.wrappers.lanes import Policy
 
 ENVIRONMENTS: dict[str, str | EnvSpec] = {
     "classic/acrobot_v1": "gpu_zoo.classic.acrobot_v1:SPEC",
@@ -125,13 +128,13 @@ def _tell_pettingzoo(env_id: str) -> None:
             pettingzoo.register("aec", alias, partial(_make_face, env_id, "env"))
 
 
-def _tell_gymnasium(env_id: str, name: str) -> None:
+def _tell_gymnasium(env_id: str, name: str, maker: str = "make_gym_vec") -> None:
     """Let ``gymnasium.make_vec`` find an environment, as ``gpu_zoo/<Gymnasium's name>``."""
     alias = f"gpu_zoo/{name}"
     if alias not in gymnasium.registry:
         gymnasium.register(
             alias,
-            vector_entry_point="gpu_zoo.registry:make_gym_vec",
+            vector_entry_point=f"gpu_zoo.registry:{maker}",
             kwargs={"env_id": env_id},
         )
 
@@ -180,7 +183,8 @@ def make_gym_vec(
 ) -> VectorView:
     """Make a ``gymnasium.vector.VectorEnv`` of an environment that has one agent.
 
-    ``gymnasium.make_vec("gpu_zoo/CartPole-v1", num_envs=4096)`` makes the same.
+    ``gymnasium.make_vec("gpu_zoo/CartPole-v1", num_envs=4096)`` makes the same. For several agents
+    that share a policy see :func:`make_gym_lanes`.
 
     Args:
         env_id: such as ``"classic/cartpole_v1"``.
@@ -207,6 +211,44 @@ def make_gym_vec(
     return VectorView(batch, copy=copy)
 
 
+def make_gym_lanes(
+    env_id: str,
+    num_envs: int = 1,
+    *,
+    group: str | None = None,
+    others: Mapping[str, Policy] | None = None,
+    max_episode_steps: int | None = None,
+    **kwargs: Any,
+) -> LaneView:
+    """Make a ``gymnasium.vector.VectorEnv`` in which every agent is an environment.
+
+    ``gymnasium.make_vec("gpu_zoo/simple_spread-v3", num_envs=64)`` makes the same: 64 environments
+    with three agents each, whose 192 lanes are the vector's environments.
+
+    Args:
+        env_id: such as ``"mpe/simple_spread_v3"``.
+        num_envs: number of environments, not of lanes.
+        group: whose lanes; may be left out if there is one group.
+        others: a policy for each other group, by name, such as ``lanes.chance(seed)``.
+        max_episode_steps: Gymnasium's name of the time limit; the environment's own goes before it.
+        **kwargs: as for :func:`make_vec`.
+
+    Returns:
+        A :class:`~gpu_zoo.wrappers.gymnasium.LaneView`, in SAME_STEP mode.
+
+    Raises:
+        KeyError: no such environment.
+        TypeError: an unknown parameter, or one of the wrong type.
+        ValueError: a value out of range; a group missing or unknown.
+        MissingDependency: the device or array kind needs something that is not installed.
+    """
+    from gpu_zoo.wrappers.gymnasium import LaneView
+
+    if max_episode_steps is not None:
+        kwargs.setdefault(spec(env_id).time_limit, max_episode_steps)
+    return LaneView(make_vec(env_id, num_envs, **kwargs), group, others)
+
+
 def make(env_id: str, **params: Any) -> Any:
     """Make one environment with PettingZoo's parallel API; see :mod:`gpu_zoo.wrappers.pettingzoo`.
 
@@ -224,5 +266,7 @@ def make(env_id: str, **params: Any) -> Any:
 
 for _env_id in ENVIRONMENTS:
     _tell_pettingzoo(_env_id)
-for _env_id, _name in GYMNASIUM_NAMES.items():
-    _tell_gymnasium(_env_id, _name)
+    if _env_id in GYMNASIUM_NAMES:
+        _tell_gymnasium(_env_id, GYMNASIUM_NAMES[_env_id])
+    else:
+        _tell_gymnasium(_env_id, _env_id.rsplit("/", 1)[-1].replace("_v", "-v"), "make_gym_lanes")

@@ -73,3 +73,30 @@ def _pcg64_state(seed: int) -> tuple[int, int, int, int, int]:
     state: Any = np.random.PCG64(np.random.SeedSequence(seed)).state["state"]
     low = (1 << 64) - 1
     return (state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low, 0)
+
+
+def generator_of(words: npt.NDArray[np.int64], numerics: Numerics) -> np.random.Generator:
+    """A generator as NumPy's that stands where the words of an environment's do.
+
+    In fast numerics, whose generator NumPy has not in this form, it is one seeded by the words.
+    """
+    row = [int(word) for word in words.view(np.uint64)]
+    if numerics == "fast":
+        return np.random.default_rng(row)
+    bits = np.random.PCG64()
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": row[0] << 64 | row[1], "inc": row[2] << 64 | row[3]},
+        "uinteger": row[4] & 0xFFFFFFFF,
+        "has_uint32": row[4] >> 32,
+    }
+    return np.random.Generator(bits)
+
+
+def words_of(generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """An environment's words in reference numerics, from NumPy's PCG64 where it stands."""
+    whole: Any = generator.bit_generator.state
+    state, low = whole["state"], (1 << 64) - 1
+    buffer = whole["has_uint32"] << 32 | whole["uinteger"]
+    row = [state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low]
+    return np.array([*row, buffer], np.uint64).view(np.int64)

@@ -83,9 +83,10 @@ class Param:
         """
         wrong = f"{name}={value!r}: expected {self.accepts}"
         if self.choices is not None:
-            if value not in self.choices:
-                raise ValueError(wrong)
-            return value  # type: ignore[no-any-return]
+            for choice in self.choices:  # True is no 1, though they are equal
+                if value == choice and isinstance(value, bool) == isinstance(choice, bool):
+                    return choice
+            raise ValueError(wrong)
         if value is None:
             if not self.optional:
                 raise TypeError(wrong)
@@ -353,6 +354,7 @@ class EnvSpec:
         reference: package and version this follows, such as ``"mpe2 1.1.1"``.
         notes: differences from the reference and oddities kept from it.
         render: ``"module:function"`` that draws one environment, imported only when needed.
+        render_fps: frames a second that a window shows and a recording plays.
         inside: likewise one that is given a drop-in's :class:`~gpu_zoo.wrappers.pettingzoo.Game`
             and returns, by name, functions that get what code written against the reference reads
             from its unwrapped environment.
@@ -381,6 +383,7 @@ class EnvSpec:
     reference: str = ""
     notes: tuple[str, ...] = ()
     render: str | None = None
+    render_fps: int = 10
     inside: str | None = None
     history: tuple[str, ...] = ()
 

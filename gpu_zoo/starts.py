@@ -79,10 +79,16 @@ def check_each(name: str, param: Param, value: Any, num_envs: int) -> npt.NDArra
     values = to_host(name, value)
     if values.shape != (num_envs,):
         raise ValueError(f"{name}: shape {values.shape}, expected ({num_envs},) or one value")
-    kinds = {bool: "b", int: "iu", float: "fiu"}[param.type]
+    kinds = {bool: "b", int: "iu", float: "fiu"}.get(param.type)
+    if kinds is None:
+        raise TypeError(f"{name}: one value an environment, expected one for all, no number")
     if values.dtype.kind not in kinds:
         raise TypeError(f"{name}: dtype {values.dtype}, expected {param.type.__name__}s")
-    for env in {int(values.argmin()), int(values.argmax())}:  # a NaN, if there is one
+    if param.choices is None:  # the ends of the range; a NaN, if there is one
+        envs = {int(values.argmin()), int(values.argmax())}
+    else:
+        envs = set(np.unique(values, return_index=True)[1].tolist())
+    for env in sorted(envs):
         param.check(f"{name}[{env}]", values[env].item())
     checked: npt.NDArray[Any] = np.array(values, param.type)
     checked.flags.writeable = False

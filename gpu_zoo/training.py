@@ -16,6 +16,7 @@ from typing import Any, cast
 from gpu_zoo.arguments import UserError, find_spec, user_errors
 from gpu_zoo.baselines import config_file, run_folder
 from gpu_zoo.baselines.algorithms import ALGORITHMS, CONTINUOUS, Algorithm, Config
+from gpu_zoo.baselines.checks import expect
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.config_file import ConfigError
 from gpu_zoo.baselines.pql_config import PQLConfig
@@ -102,17 +103,32 @@ def start(order: Order, seeds: int, jobs: int | None) -> int:
     _check_seeds(config, seeds, jobs)
     _check_profile(order, order.algorithm, seeds)
     with user_errors():
-        entry.resolve(order.env_params)
+        params = entry.resolve(order.env_params)
+        for table in entry.tables.values():
+            table.load(params)
     if isinstance(config, PPOConfig):
         from gpu_zoo.baselines import ppo
 
         with user_errors():
             ppo.check(entry.id, config, order.env_params)
+    if config.eval_interval:
+        from gpu_zoo.baselines.evaluator import load_opponents
+
+        with user_errors():
+            load_opponents(entry.id, order.env_params, config.eval_opponents)
     if order.algorithm in CONTINUOUS:
         from gpu_zoo.baselines.deterministic import make_actors
 
         with user_errors(f"--algorithm {order.algorithm}: "):  # whether its actions are continuous
             make_actors(entry.id, order.env_params, config.hidden, config.seed)
+        least = config.num_envs * max(group.count for group in entry.layout(params))
+        enough = (int, f"at least num_envs * agents = {least}", lambda value: value >= least)
+        with user_errors("--"):
+            expect(config, ("capacity",), enough)
+    if config.checkpoint and Path(config.checkpoint).exists():
+        raise UserError(
+            f"--checkpoint {config.checkpoint}: expected a new file; to go on with it, --resume"
+        )
     folder = order.run_dir or run_folder.new(entry.name)
     within = [seed_folder(folder, seed) for seed in range(config.seed, config.seed + seeds)]
     with user_errors("--run-dir "):
@@ -147,7 +163,7 @@ def go_on(order: Order, path: Path) -> int:
     from gpu_zoo.baselines import checkpoint
 
     entry = order.entry
-    path = path / run_folder.CHECKPOINT if path.is_dir() else path
+    path = run_folder.checkpoint_of(path)
     with user_errors():
         saved = checkpoint.load(path)
         if saved["env_id"] != entry.id:
@@ -208,14 +224,23 @@ def _wandb(project: str | None, folder: Path, config: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _lost(env_id: str, checkpoint: str | None) -> Iterator[None]:
-    """Another process of torchrun's that is gone is no defect of ours."""
+    """Another process of torchrun's that is gone is no defect of ours, and neither is Ctrl-C."""
+    from gpu_zoo.baselines.checkpoint import CheckpointError
     from gpu_zoo.baselines.distributed import WorkerLost
+    from gpu_zoo.baselines.loop import NotFinite
 
     try:
         yield
     except WorkerLost as error:
         again = f"gpu-zoo train {env_id} --resume {checkpoint}"
         raise UserError(f"{error}, as in: torchrun ... {again}") from None
+    except (CheckpointError, NotFinite) as error:
+        raise UserError(str(error)) from None
+    except KeyboardInterrupt:
+        if checkpoint and Path(checkpoint).is_file() and run_folder.first_process():
+            resume = f"gpu-zoo train {shlex.quote(env_id)} --resume {shlex.quote(checkpoint)}"
+            print(f"stopped; to go on: {resume}", file=sys.stderr)
+        raise
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 FORMAT = "gpu_zoo trajectory 1"
-FPS = 10.0
 # What a file holds as JSON under "header", and what as arrays of these names.
 HEADER = ("env_id", "numerics", "autoreset_mode", "agents", "environments")
 PLAIN = ("lengths", "frames", "ended")
@@ -88,7 +87,7 @@ class Trajectory:
         from gpu_zoo.render.screen import Screen
 
         k = self._place(environment)
-        screen = Screen(spec(self.env_id), "rgb_array", FPS)
+        screen = Screen(spec(self.env_id), "rgb_array", 0)
         params = self._params_of(k)
         start = self._scene(0, k)
         for frame in range(self.frames[k]):
@@ -97,14 +96,14 @@ class Trajectory:
             yield pixels
 
     def animate(
-        self, path: str | Path, environment: int | None = None, *, fps: float = FPS
+        self, path: str | Path, environment: int | None = None, *, fps: float | None = None
     ) -> None:
         """Write an episode as an animated picture, 350 pixels wide.
 
         Args:
             path: a name that ends in ``.gif``, ``.png`` (animated, too) or ``.mp4``.
             environment: its index in the batch; by default the first one logged.
-            fps: frames a second.
+            fps: frames a second; by default the environment's ``render_fps``.
 
         Raises:
             ValueError: another ending, ``fps`` not above 0, or no episode has begun.
@@ -114,8 +113,10 @@ class Trajectory:
             MissingDependency: a package is not installed.
         """
         from gpu_zoo import play
+        from gpu_zoo.registry import spec
 
-        if not fps > 0:
+        fps = spec(self.env_id).render_fps if fps is None else fps
+        if not isinstance(fps, (int, float)) or not fps > 0:
             raise ValueError(f"fps={fps!r}: expected a number above 0")
         play.check_recording(Path(path))
         frames = [play.shrink(picture) for picture in self.pictures(environment)]

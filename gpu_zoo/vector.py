@@ -17,7 +17,7 @@ from gpu_zoo import actions as action_checks
 from gpu_zoo.backends import ArrayKind, Operation, make_backend, resolve_device
 from gpu_zoo.buffers import GROUP_BUFFERS, Buffer
 from gpu_zoo.errors import ClosedEnvironmentError, ResetNeeded
-from gpu_zoo.memory import Memory, as_int8, copied
+from gpu_zoo.memory import Memory, as_int8, copied, to_numpy
 from gpu_zoo.prelude import Features, Program
 from gpu_zoo.seeds import seed_rows
 from gpu_zoo.spec import EnvSpec, GroupLayout, Numerics, Value
@@ -126,6 +126,10 @@ class VectorEnv:
             raise ValueError(f"shape={shape!r}: expected None, 'lane', 'block' or 'spread'")
         if numerics not in ("fast", "reference"):
             raise ValueError(f"numerics={numerics!r}: expected 'fast' or 'reference'")
+        for name, flag in (("copy", copy), ("validate_actions", validate_actions)):
+            if not isinstance(flag, bool) and (flag is not None or name == "copy"):
+                wanted = "True or False" + ", or None" * (name != "copy")
+                raise TypeError(f"{name}={flag!r}: expected {wanted}")
         self.spec = spec
         each = {name: value for name, value in params.items() if self._varies(name, value)}
         rest = {name: value for name, value in params.items() if name not in each}
@@ -148,27 +152,29 @@ class VectorEnv:
         self._watchers: list[Callable[[Operation], None]] = []
         self._allocate()
         self._name_things()
-        for name, value in each.items():
-            self.set_param(name, value)
-        self._use_own_starts()
+        if each:
+            self._set_params(each)
+        own = self._starts_for(self.params)
+        if own is not None:
+            self._use_pool(own)
+            self._own_starts = True
         if reset_pool is not None:
             self.set_reset_pool(reset_pool)
 
-    def _use_own_starts(self) -> None:
-        """Take the pool of starts that the parameters ask for, if they do."""
-        starts = None if self.spec.starts is None else self.spec.starts(self._scalars())
-        self._own_starts = starts is not None
+    def _starts_for(self, params: Mapping[str, Any]) -> Pool | None:
+        """The pool of starts that parameters ask for, if they do."""
+        starts = None if self.spec.starts is None else self.spec.starts(_of_env(params, 0))
         if starts is None:
-            return
+            return None
         for name in self.spec.starts_use:
-            if isinstance(self.params[name], np.ndarray):
+            if isinstance(params[name], np.ndarray):
                 raise ValueError(
                     f"{name}: one value an environment, expected one for all, as "
                     "the starts are drawn with it"
                 )
         fields = self._program.fields
         in_precision = {name: np.asarray(rows, fields[name].dtype) for name, rows in starts.items()}
-        self._use_pool(pack_pool(self._program, in_precision))
+        return pack_pool(self._program, in_precision)
 
     def _varies(self, name: str, value: Any) -> bool:
         """Whether this is a parameter with a value for each environment."""
@@ -210,7 +216,7 @@ class VectorEnv:
 
     def _bind_own(self, io: np.ndarray[Any, Any]) -> None:
         """Parameters, and the states that episodes start in."""
-        io["params"] = self._program.launch_params(self._scalars())
+        io["params"] = self._program.launch_params(_of_env(self.params, 0))
         if self._program.features.varied:
             each = self._to_device(self._program.launch_params(self.params, self.num_envs))
             if self._each is None:
@@ -222,10 +228,6 @@ class VectorEnv:
             io["pool_rows"] = len(self._pool.rows)
             io["pool_fields"] = self._pool.fields
 
-    def _scalars(self) -> dict[str, Value]:
-        """The parameters with one value each: the first environment's, where they vary."""
-        return {n: v[0].item() if isinstance(v, np.ndarray) else v for n, v in self.params.items()}
-
     def _to_device(self, array: np.ndarray[Any, Any]) -> Any:
         """The bytes of an array on the device."""
         return self._backend.native(np.frombuffer(array.tobytes(), np.uint8).copy())
@@ -233,7 +235,8 @@ class VectorEnv:
     def _use(self, features: Features) -> None:
         """Have the kernel do more than it was compiled for, or less."""
         if features != self._program.features:
-            program = Program(self.spec, self._scalars(), self.numerics, self._shape, features)
+            params = _of_env(self.params, 0)
+            program = Program(self.spec, params, self.numerics, self._shape, features)
             self._backend.wait()  # for kernels that are at work in memory which goes now
             self._backend.load(program)
             self._program = program
@@ -251,7 +254,7 @@ class VectorEnv:
         self.metadata: dict[str, Any] = {
             "name": self.spec.name,
             "render_modes": ["human", "rgb_array"] if self.spec.render else [],
-            "render_fps": 10,
+            "render_fps": self.spec.render_fps,
             "autoreset_mode": self.autoreset_mode,
         }
         self._group_of = {agent: g for g in groups for agent in g.agents}
@@ -422,7 +425,7 @@ class VectorEnv:
 
     def _results(self) -> StepResult:
         # New dicts over the same arrays: who changes a dict does not change ours.
-        fresh = copied if self._copy else dict.copy
+        fresh = copied if self._copy else _with_fresh_dicts
         return (
             fresh(self._observations),
             fresh(self._rewards),
@@ -477,27 +480,44 @@ class VectorEnv:
         Raises:
             KeyError: no such parameter, or one that is fixed when the kernel is compiled.
             TypeError: a wrong type.
-            ValueError: out of range, or not one value for each environment.
+            ValueError: out of range, in conflict with another parameter, or not one value for each
+                environment. Whatever is raised, nothing has changed.
         """
         self._require_open()
         launch = [n for n, p in self.spec.params.items() if p.at == "launch"]
         if name not in launch:
             raise KeyError(f"name={name!r}: expected one of {', '.join(launch)}")
-        param = self.spec.params[name]
-        checked: Any
-        if is_array(value):
-            checked = check_each(name, param, value, self.num_envs)
+        self._set_params({name: value})
+
+    def _set_params(self, given: Mapping[str, Any]) -> None:
+        """Change parameters together: all of them, or none if anything is refused."""
+        changed: dict[str, Any] = {}
+        for name, value in given.items():
+            param = self.spec.params[name]
+            each = is_array(value)
+            changed[name] = (
+                check_each(name, param, value, self.num_envs) if each else param.check(name, value)
+            )
+        params = {**self.params, **changed}
+        self._check_together(params)
+        renewed = self._own_starts and not changed.keys().isdisjoint(self.spec.starts_use)
+        starts = self._starts_for(params) if renewed else None
+        if any(isinstance(value, np.ndarray) for value in changed.values()):
             self._use(replace(self._program.features, varied=True))
+        self.params = MappingProxyType(params)
+        if starts is not None:
+            self._use_pool(starts)
         else:
-            checked = param.check(name, value)
-        before, self.params = self.params, MappingProxyType({**self.params, name: checked})
-        try:
-            if self._own_starts and name in self.spec.starts_use:
-                self._use_own_starts()
-        except ValueError:
-            self.params = before
-            raise
-        self._bind()
+            self._bind()
+
+    def _check_together(self, params: Mapping[str, Any]) -> None:
+        """Whether parameters go together, in the environments with the ends of their ranges."""
+        if self.spec.check is None:
+            return
+        arrays = [value for value in params.values() if isinstance(value, np.ndarray)]
+        ends = {int(end) for values in arrays for end in (values.argmin(), values.argmax())}
+        for env in sorted(ends) or [0]:
+            self.spec.check(_of_env(params, env))
 
     def set_reset_pool(self, states: Mapping[str, Any] | None) -> None:
         """From the next reset on, begin every episode in a state drawn from a pool.
@@ -514,8 +534,8 @@ class VectorEnv:
             ValueError: a wrong shape or dtype, or no row at all.
         """
         self._require_open()
-        self._own_starts = False
         self._use_pool(None if states is None else pack_pool(self._program, states))
+        self._own_starts = False
 
     def _use_pool(self, pool: Pool | None) -> None:
         self._use(replace(self._program.features, pool=pool is not None))
@@ -614,7 +634,7 @@ class VectorEnv:
 
     def _require_unfinished(self) -> None:
         if self._views["done"].any():
-            finished = int(np.flatnonzero(np.asarray(self._views["done"]))[0])
+            finished = int(np.flatnonzero(to_numpy(self._views["done"]))[0])
             raise ResetNeeded(
                 f"step: the episode of environment {finished} is over; "
                 'call reset(options={"reset_mask": ...}) first'
@@ -662,6 +682,16 @@ def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
             return known
     names = ", ".join(repr(known.name.lower()) for known in AutoresetMode)
     raise ValueError(f"autoreset_mode={mode!r}: expected {names} or a gymnasium AutoresetMode")
+
+
+def _of_env(params: Mapping[str, Any], env: int) -> dict[str, Value]:
+    """The parameters of one environment."""
+    return {n: v[env].item() if isinstance(v, np.ndarray) else v for n, v in params.items()}
+
+
+def _with_fresh_dicts(values: dict[str, Any]) -> dict[str, Any]:
+    """The same arrays in a dict of their own, dicts within it included."""
+    return {k: _with_fresh_dicts(v) if isinstance(v, dict) else v for k, v in values.items()}
 
 
 def _concatenate(parts: list[Any]) -> Any:

@@ -41,6 +41,7 @@ from gpu_zoo.bench.report import write_json
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 PACKAGES = ("gpu-zoo", "torch", "numpy")
+POINTS = 40  # of a learning curve
 OUTSIDE = ("seed", *config_file.PLACES)  # what runs of one entry may differ in
 
 Entry = dict[str, Any]
@@ -82,7 +83,21 @@ def measure(folder: Path, episodes: int) -> Entry:
         "seconds": round(run.rows[-1]["seconds"], 1),
         "trained": {group: score.mean for group, score in together.items()},
         "others_random": apart,
+        "curve": curve(run.rows, list(together)),
     }
+
+
+def curve(rows: Sequence[Mapping[str, float]], groups: Sequence[str]) -> Entry:
+    """Environment steps, and by group the mean return of the episodes that ended up to there since
+    the point before; None where none ended.
+    """
+    parts = [list(part) for part in np.array_split(np.arange(len(rows)), min(POINTS, len(rows)))]
+    found: Entry = {"env_steps": [int(rows[part[-1]]["env_steps"]) for part in parts]}
+    for group in groups:
+        values = [[rows[i].get(f"{group}/return", np.nan) for i in part] for part in parts]
+        means = [[v for v in part if not np.isnan(v)] for part in values]
+        found[group] = [round(float(np.mean(part)), 4) if part else None for part in means]
+    return found
 
 
 def work(env_id: str, algorithm: str, config: Config, folder: Path, episodes: int) -> Entry:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines import ppo
 from gpu_zoo.baselines.ppo import PPOConfig
 
@@ -32,7 +33,7 @@ def gradients(bfloat16: bool) -> tuple[torch.Tensor, torch.Tensor]:
     learner.fused = None
     for tower in (learner.network.actor, learner.network.critic):
         tower.in_bfloat16 = bfloat16
-    log_probs, _, _ = ppo.review(learner.network, batch)
+    log_probs, _, _ = learning.review(learner.network, batch)
     learner.gradient(batch, torch.arange(len(batch.returns)), trainer.config)
     assert learner.parameters.grad is not None
     return learner.parameters.grad, log_probs.detach()
@@ -47,6 +48,7 @@ def test_it_is_float32_but_for_rounding() -> None:
     assert 0 < float(difference.max()) < 0.02  # bfloat16 has 8 bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", [SPREAD, TAG])
 def test_resume_is_exact_and_the_policy_loads(env_id: str, tmp_path: Path) -> None:
     path = str(tmp_path / "run.pt")

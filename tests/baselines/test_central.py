@@ -130,7 +130,7 @@ def test_groups_are_normalised_in_the_state_as_for_themselves() -> None:
     torch.testing.assert_close(trainer.states.states, wanted, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("central", [True, False])
+@pytest.mark.parametrize("central", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_only_the_global_state_tells_the_value(central: bool) -> None:
     """Time limits are no ends: the coin is worth itself over 1 - gamma, and a guess nothing."""
     config = small(

@@ -100,6 +100,7 @@ class Bandit:
         return self.reset()[0], (actions == 3).astype("f4"), over, over & False, {}
 
 
+@pytest.mark.slow
 def test_the_loop_learns_and_its_returns_are_episodes_sums() -> None:
     pytest.importorskip("supersuit")
     from contenders.supersuit_envs import mean_return
@@ -152,6 +153,7 @@ def test_a_run_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     assert end == {"finished": False} and len(points) == 2
 
 
+@pytest.mark.slow
 def test_ours_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = (Entry("gpu_zoo", "ours"), Entry("nobody", "no_such_module"))
     monkeypatch.setattr(compare_training, "ENTRIES", wanted)

@@ -68,6 +68,18 @@ def test_curves_that_do_not_meet_have_no_band() -> None:
     assert len(found.x) == len(found.median) == 0
 
 
+def test_evaluations_are_a_curve_of_their_own(tmp_path: Path) -> None:
+    table = f"{TABLE.strip()},agent/eval_return\n10,1.5,10.0,1.0,\n20,2.5,10.0,2.0,7.0\n"
+    for seed, settings in enumerate(({}, {"eval_interval": 2, "eval_opponents": {"a": "random"}})):
+        (make(tmp_path / str(seed), seed=seed, **settings) / "progress.csv").write_text(table)
+    training, measured = (curves.find([tmp_path], m) for m in (curves.IN_TRAINING, "eval_return"))
+    assert curves.pools(training)[SPREAD][0].runs == tuple(training), "they differ in their seed"
+    for runs, x, y in ((training, [10, 20], [1, 2]), (measured, [20], [7])):
+        assert runs[0].groups == ["agent"]
+        assert [list(axis) for axis in runs[0].curve("agent", "env_steps")] == [x, y]
+    assert (training[0].final("agent"), measured[0].final("agent")) == (2, 7)
+
+
 def test_a_run_is_what_its_folder_says(tmp_path: Path) -> None:
     lines = "10,1.5,10.0,\n20,2.5,10.0,-1.0\n30,3.5,10.0,-3.0\n"
     folder = make(tmp_path / "a", lines, env_params={"N": 5}, seed=4)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gpu_zoo.baselines import distributed, ppo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.checkpoint import CheckpointError
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.flat import FlatAdam, flatten
@@ -77,7 +78,7 @@ def test_they_learn_what_one_would_from_the_samples_of_both(
     iterations = len(batches[0])
     assert iterations == 4
     for number in range(iterations):
-        mine, theirs = (ppo.Batch(**own[number]) for own in batches)
+        mine, theirs = (learning.Batch(**own[number]) for own in batches)
         check_normalised(mine, theirs)
         step_config = config.after(number / iterations)
         optimizer.param_groups[0]["lr"] = step_config.learning_rate
@@ -94,7 +95,7 @@ def test_they_learn_what_one_would_from_the_samples_of_both(
     assert float(moved.abs().max()) > 2e-3  # far beyond the tolerance
 
 
-def check_normalised(mine: ppo.Batch, theirs: ppo.Batch) -> None:
+def check_normalised(mine: learning.Batch, theirs: learning.Batch) -> None:
     """Over the samples of both, not over those of each."""
     both = torch.cat([b.advantages[b.weights > 0] for b in (mine, theirs)])
     assert float(both.mean()) == pytest.approx(0, abs=1e-5)
@@ -102,8 +103,8 @@ def check_normalised(mine: ppo.Batch, theirs: ppo.Batch) -> None:
     assert abs(float(mine.advantages[mine.weights > 0].mean())) > 1e-4
 
 
-def joined(mine: ppo.Batch, theirs: ppo.Batch) -> ppo.Batch:
-    return ppo.Batch(
+def joined(mine: learning.Batch, theirs: learning.Batch) -> learning.Batch:
+    return learning.Batch(
         **{
             name: torch.cat([value, getattr(theirs, name)])
             for name, value in vars(mine).items()
@@ -112,15 +113,15 @@ def joined(mine: ppo.Batch, theirs: ppo.Batch) -> ppo.Batch:
     )
 
 
-def step(network: Any, optimizer: FlatAdam, batch: ppo.Batch, config: PPOConfig) -> None:
+def step(network: Any, optimizer: FlatAdam, batch: learning.Batch, config: PPOConfig) -> None:
     gradient = optimizer.whole.grad
     assert gradient is not None
     gradient.zero_()
-    ppo.loss(network, batch, config)[0].backward()  # type: ignore[no-untyped-call]
+    learning.loss(network, batch, config)[0].backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 
-def merge_moments(network: Any, mine: ppo.Batch, theirs: ppo.Batch) -> None:
+def merge_moments(network: Any, mine: learning.Batch, theirs: learning.Batch) -> None:
     for batch in (mine, theirs):
         network.moments.merge(batch.observations, batch.weights > 0)
 

@@ -147,6 +147,20 @@ def test_files_compute_what_the_networks_do(kind: str, format: Any, tmp_path: Pa
         assert found["action"].shape[1] == 2 and found["logits"].shape[1] > 2
 
 
+def test_what_is_written_computes_in_float32(tmp_path: Path) -> None:
+    """A runtime need not know bfloat16, in which the policy itself goes on computing."""
+    policy = trained(TAG, {}, bfloat16=True)
+    export(policy, tmp_path, "torchscript")
+    network = policy.networks["adversary"]
+    run = open_network(tmp_path / "adversary.pt")
+    rows = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32)
+    found = dict(zip(("action", "logits"), run(rows), strict=True))["logits"]
+    assert network.actor.in_bfloat16
+    assert np.abs(found - wanted(network, rows, None)["logits"]).max() > 1e-5
+    network.actor.in_bfloat16 = False
+    np.testing.assert_allclose(found, wanted(network, rows, None)["logits"], atol=1e-6, rtol=1e-6)
+
+
 def test_the_description_is_that_of_the_environment(tmp_path: Path) -> None:
     """Names, sizes and spaces of the original's agents."""
     simple_tag_v3 = pytest.importorskip("mpe2.simple_tag_v3")

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.flat import FlatAdam, clip_norm, flatten
 from gpu_zoo.baselines.fused import WIDEST, Perceptron
@@ -184,7 +184,7 @@ def test_its_gradient_is_that_of_the_loss(
     with torch.no_grad():
         actions, log_probs = network.act(observations, generator)
         values = network.value(observations, states)
-    batch = ppo.Batch(
+    batch = learning.Batch(
         observations=observations,
         actions=actions,
         log_probs=log_probs + 0.3 * drawn(*lanes),  # so that some ratios are cut
@@ -202,7 +202,7 @@ def test_its_gradient_is_that_of_the_loss(
     found = mine.whole.grad.clone()
 
     mine.whole.grad.zero_()
-    total, expected = ppo.loss(network, batch[rows], config)
+    total, expected = learning.loss(network, batch[rows], config)
     total.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(found, mine.whole.grad, rtol=1e-4, atol=2e-6)
     torch.testing.assert_close(metrics, expected, rtol=1e-4, atol=2e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpu_zoo.baselines import graph, ppo, rollout
 from gpu_zoo.baselines.graph import Graphed, shuffled
 from gpu_zoo.baselines.ppo import PPOConfig
+from gpu_zoo.baselines.rollout import next_values
 
 SPREAD, TAG, PLANE = "mpe/simple_spread_v3", "mpe/simple_tag_v3", "warpdrive/tag_continuous_v0"
 AHEAD = {"host_knows": lambda device: False}
@@ -68,11 +71,16 @@ def test_an_iteration_waits_for_nothing(kind: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_watch_sees_who_waits() -> None:
-    with Watch(), pytest.raises(AssertionError, match="randperm"):
-        trainer(SPREAD).work()
-    x = torch.arange(3.0)
-    for wait in (lambda: x[x > 1], lambda: float(x.sum()), lambda: bool(x[0] > 0)):
-        with Watch(), pytest.raises(AssertionError, match="waits for the device"):
+    x, generator = torch.arange(3.0), torch.Generator()
+    waits: list[tuple[str, Callable[[], object]]] = [
+        ("index.Tensor", lambda: trainer(SPREAD).work()),  # final values, where episodes ended
+        ("index.Tensor", lambda: x[x > 1]),
+        ("randperm.generator", lambda: shuffled(3, generator)),
+        ("_local_scalar_dense.default", lambda: float(x.sum())),
+        ("_local_scalar_dense.default", lambda: bool(x[0] > 0)),
+    ]
+    for operation, wait in waits:
+        with Watch(), pytest.raises(AssertionError, match=f"^aten.{operation} waits"):
             wait()
 
 
@@ -85,9 +93,9 @@ def test_final_values_are_the_same_when_all_are_computed(
     learner = made.learners["agent"]
     with torch.no_grad():
         learner.prepare()
-        some = ppo.next_values(learner.rollout, learner.network)
+        some = next_values(learner.rollout, learner.network)
         monkeypatch.setattr(rollout, "host_knows", AHEAD["host_knows"])
-        everything = ppo.next_values(learner.rollout, learner.network)
+        everything = next_values(learner.rollout, learner.network)
     assert 0 < int(learner.rollout.done.sum()) < learner.rollout.done.numel()
     torch.testing.assert_close(everything, some)
 
@@ -114,8 +122,31 @@ def test_on_the_cpu_a_function_is_called() -> None:
 def test_what_changes_from_iteration_to_iteration_is_no_graph() -> None:
     assert isinstance(trainer(SPREAD).graphed, Graphed)
     for changes in (
-        {"target_kl": 0.1}, {"entropy_coef_end": 0.0}, {"optimizer": "lamb"}, {"cuda_graph": False},
+        {"target_kl": 0.1}, {"optimizer": "lamb"}, {"cuda_graph": False},
     ):  # fmt: skip
         assert not isinstance(trainer(SPREAD, **changes).graphed, Graphed)
     pooled = trainer(TAG, pool=1, pool_share=0.5)
     assert not isinstance(pooled.graphed, Graphed)
+
+
+def test_a_graph_reads_the_learning_rate_and_the_bonus_anew() -> None:
+    """Its Python runs once, so what changes must stand in tensors that are changed in place."""
+
+    def trained(first: dict[str, float], then: dict[str, float]) -> torch.Tensor:
+        made = trainer(SPREAD, epochs=1, minibatches=1)
+        configs: list[Any] = [replace(made.config, **change) for change in (first, then)]
+        learner = made.learners["agent"]
+        made.collect()
+        with torch.no_grad():
+            batch = learner.prepare()
+        for config in configs:
+            learner.adapt(config)
+        learner.gradient(batch, torch.arange(len(batch.returns)), configs[0])
+        learner.optimizer.step()
+        return learner.parameters.detach().clone()
+
+    plain = {"learning_rate": 1e-3, "entropy_coef": 0.0}
+    for change in ({"learning_rate": 1e-2}, {"entropy_coef": 0.5}):
+        other = plain | change
+        assert torch.equal(trained(plain, other), trained(other, other))
+        assert not torch.equal(trained(plain, other), trained(plain, plain))

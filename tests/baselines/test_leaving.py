@@ -15,6 +15,7 @@ import torch
 from toys import STAY_OR_GO, STAY_STEPS
 
 import gpu_zoo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines import ppo
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.networks import ActorCritic
@@ -74,7 +75,7 @@ def test_the_loss_is_that_of_the_active_samples_alone() -> None:
     actions = torch.stack([torch.randint(0, k, (n,), generator=generator) for k in (2, 3)], -1)
     numbers = [torch.randn(n, generator=generator) for _ in range(4)]
     weights = (torch.arange(n) % 3 > 0).float()
-    batch = ppo.Batch(torch.randn(n, 5, generator=generator), actions, *numbers, weights)
+    batch = learning.Batch(torch.randn(n, 5, generator=generator), actions, *numbers, weights)
     rows = weights.nonzero().squeeze(1)
     garbage = batch[torch.arange(n)]  # a copy
     for name, tensor in vars(garbage).items():
@@ -95,17 +96,17 @@ def test_masks_are_not_read_by_the_host() -> None:
     one = torch.zeros(100, device="meta")
     actions = torch.zeros(100, 2, dtype=torch.int64, device="meta")
     normalised = normalise(one, one > 0)
-    batch = ppo.Batch(one[:, None].expand(-1, 5), actions, one, one, normalised, one, one)
-    total, _ = ppo.loss(network, batch, small())
+    batch = learning.Batch(one[:, None].expand(-1, 5), actions, one, one, normalised, one, one)
+    total, _ = learning.loss(network, batch, small())
     total.backward()  # type: ignore[no-untyped-call]
     with pytest.raises(RuntimeError):
         one[one > 0]
 
 
-def gradient(network: ActorCritic, batch: ppo.Batch, config: PPOConfig) -> torch.Tensor:
+def gradient(network: ActorCritic, batch: learning.Batch, config: PPOConfig) -> torch.Tensor:
     """Loss, metrics and the gradient in one."""
     network.zero_grad()
-    total, metrics = ppo.loss(network, batch, config)
+    total, metrics = learning.loss(network, batch, config)
     total.backward()  # type: ignore[no-untyped-call]
     parts = [p.grad.flatten() for p in network.parameters() if p.grad is not None]
     return torch.cat([total.detach()[None], metrics, *parts])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from toys import AIM, AIM_STEPS, STAY_OR_GO, STAY_STEPS
 
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines import ppo
 from gpu_zoo.baselines.ppo import PPOConfig, evaluate, train
 from gpu_zoo.registry import ENVIRONMENTS
@@ -62,14 +63,16 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Any:
     torch.set_num_threads(before)
 
 
-def last_batches(kind: str, options: dict[str, Any]) -> list[tuple[ppo.Learner, ppo.Batch, float]]:
+def last_batches(
+    kind: str, options: dict[str, Any]
+) -> list[tuple[learning.Learner, learning.Batch, float]]:
     """Of a run's last iteration: who learns, from what, before the first gradient step, and the
     entropy bonus' coefficient.
     """
-    found: list[tuple[ppo.Learner, ppo.Batch, float]] = []
+    found: list[tuple[learning.Learner, learning.Batch, float]] = []
 
-    class Spy(ppo.Learner):
-        def learn(self, batch: ppo.Batch, config: PPOConfig, generator: Any) -> Any:
+    class Spy(learning.Learner):
+        def learn(self, batch: learning.Batch, config: PPOConfig, generator: Any) -> Any:
             still = copy.copy(self)
             still.network = copy.deepcopy(self.network)
             found.append((still, batch, config.entropy_coef))
@@ -101,8 +104,8 @@ def test_before_the_first_step_the_policy_is_the_one_that_acted(
     for learner, batch, coef in last_batches(kind, options):
         config = replace(learner.config, entropy_coef=coef)
         with torch.no_grad():
-            log_probs, entropy, values = ppo.review(learner.network, batch)
-            total, metrics = ppo.loss(learner.network, batch, config)
+            log_probs, entropy, values = learning.review(learner.network, batch)
+            total, metrics = learning.loss(learner.network, batch, config)
         counts = batch.weights > 0
         torch.testing.assert_close(log_probs[counts], batch.log_probs[counts], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(values[counts], batch.values[counts], atol=1e-4, rtol=1e-4)
@@ -129,7 +132,7 @@ def test_what_those_who_left_see_has_no_gradient(options: dict[str, Any]) -> Non
     """And what everybody else sees has one, the global state left aside."""
     for learner, batch, _ in last_batches("MultiDiscrete", options):
         seen = batch.observations.clone().requires_grad_()
-        total, _ = ppo.loss(learner.network, replace(batch, observations=seen), learner.config)
+        total, _ = learning.loss(learner.network, replace(batch, observations=seen), learner.config)
         total.backward()  # type: ignore[no-untyped-call]
         assert seen.grad is not None
         touched = (seen.grad[..., : learner.rollout.obs_size] != 0).any(-1)
@@ -142,18 +145,18 @@ def test_what_those_who_left_see_has_no_gradient(options: dict[str, Any]) -> Non
 # The gradient ----------------------------------------------------------------------------------
 
 
-def in_float64(learner: ppo.Learner, batch: ppo.Batch) -> tuple[Any, ppo.Batch]:
+def in_float64(learner: learning.Learner, batch: learning.Batch) -> tuple[Any, learning.Batch]:
     network = copy.deepcopy(learner.network).double()
     tensors = {n: x for n, x in vars(batch).items() if x is not None}
-    return network, ppo.Batch(
+    return network, learning.Batch(
         **{n: x.double() if x.is_floating_point() else x for n, x in tensors.items()}
     )
 
 
-def plain_loss(network: Any, batch: ppo.Batch, config: PPOConfig) -> float:
+def plain_loss(network: Any, batch: learning.Batch, config: PPOConfig) -> float:
     """PPO's loss in NumPy, from log-probabilities, entropies and values."""
     with torch.no_grad():
-        log_probs, entropy, values = (x.numpy() for x in ppo.review(network, batch))
+        log_probs, entropy, values = (x.numpy() for x in learning.review(network, batch))
     old, advantage, before, target, weights = (
         getattr(batch, name).numpy()
         for name in ("log_probs", "advantages", "values", "returns", "weights")
@@ -171,10 +174,10 @@ def plain_loss(network: Any, batch: ppo.Batch, config: PPOConfig) -> float:
     return float((each * weights).sum() / weights.sum())
 
 
-def without_corners(network: Any, batch: ppo.Batch, config: PPOConfig) -> ppo.Batch:
+def without_corners(network: Any, batch: learning.Batch, config: PPOConfig) -> learning.Batch:
     """The batch without the samples at which the loss has one within reach of a small step."""
     with torch.no_grad():
-        log_probs, _, values = ppo.review(network, batch)
+        log_probs, _, values = learning.review(network, batch)
     off = ((log_probs - batch.log_probs).exp() - 1).abs() - config.clip
     near = off.abs() < 1e-4
     if config.value_clip is not None:
@@ -202,7 +205,7 @@ def test_the_gradient_is_the_slope_of_the_loss(kind: str, name: str) -> None:
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         parameter.data.add_(0.1 * noise)
     batch = without_corners(network, batch, config)
-    total, metrics = ppo.loss(network, batch, config)
+    total, metrics = learning.loss(network, batch, config)
     assert total.item() == pytest.approx(plain_loss(network, batch, config), rel=1e-9)
     assert 0.02 < float(metrics[4]) < 0.98
     total.backward()  # type: ignore[no-untyped-call]
@@ -233,6 +236,8 @@ def test_it_learns_when_to_leave(options: dict[str, Any]) -> None:
         learning_rate=5e-3, gamma=0.5, hidden=(32,), entropy_coef=0.0,
     )  # fmt: skip
     config = replace(config, **{k: v for k, v in options.items() if k != "learning_rate_batch"})
+    if config.optimizer == "lamb":  # whose rate is a share of the weights
+        config = replace(config, learning_rate=1e-2, warmup=0.0)
     policy = train(STAY_OR_GO.id, config).policy
     played = evaluate(policy, episodes=2000, deterministic=True)
     assert played.mean.mean == pytest.approx(STAY_STEPS / 2, abs=0.25)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines import ppo
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import PPOConfig, evaluate, resume, train
@@ -174,7 +175,7 @@ def gradient(trainer: ppo.Trainer, name: str) -> torch.Tensor:
     with torch.no_grad():
         batch = learner.prepare()
     learner.network.zero_grad()
-    total, metrics = ppo.loss(learner.network, batch, trainer.config)
+    total, metrics = learning.loss(learner.network, batch, trainer.config)
     total.backward()  # type: ignore[no-untyped-call]
     parts = [p.grad.flatten() for p in learner.network.parameters() if p.grad is not None]
     return torch.cat([total.detach()[None], metrics, *parts])

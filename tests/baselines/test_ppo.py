@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 import gpu_zoo
 from gpu_zoo.baselines import checkpoint, evaluation, ppo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.checkpoint import CheckpointError
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.networks import ActorCritic
@@ -91,7 +92,7 @@ def test_advantages_are_the_textbook_sum(seed: int) -> None:
         np.testing.assert_allclose(ours, wanted, atol=error, rtol=error)
 
 
-def filled(env_params: dict[str, Any], **changes: Any) -> tuple[ppo.Trainer, ppo.Batch]:
+def filled(env_params: dict[str, Any], **changes: Any) -> tuple[ppo.Trainer, learning.Batch]:
     """A trainer that has collected one rollout, and the samples made from it."""
     trainer = ppo.Trainer(SPREAD, small(**changes), env_params)
     trainer.collect()
@@ -261,9 +262,9 @@ def test_loss_is_the_paper_s() -> None:
     actions = torch.randint(0, 5, (n,), generator=g)
     old, values, advantage, returns = (torch.randn(n, generator=g) for _ in range(4))
     old = -1.6 + 0.3 * old
-    batch = ppo.Batch(observations, actions, old, values, advantage, returns, torch.ones(n))
+    batch = learning.Batch(observations, actions, old, values, advantage, returns, torch.ones(n))
     config = small(clip=0.1, value_clip=0.2, entropy_coef=0.05, value_coef=0.7)
-    total, metrics = ppo.loss(network, batch, config)
+    total, metrics = learning.loss(network, batch, config)
     reference = torch.distributions.Categorical(logits=network.actor(observations))
     policy, value = 0.0, 0.0
     new, now = reference.log_prob(actions).detach(), network.value(observations).detach()
@@ -277,7 +278,7 @@ def test_loss_is_the_paper_s() -> None:
     entropy = float(reference.entropy().mean().detach())
     assert total.item() == pytest.approx(policy + 0.7 * value - 0.05 * entropy, abs=1e-4)
     assert metrics.tolist()[:3] == pytest.approx([policy, value, entropy], abs=1e-4)
-    free, _ = ppo.loss(network, batch, dataclasses.replace(config, value_clip=None))
+    free, _ = learning.loss(network, batch, dataclasses.replace(config, value_clip=None))
     assert free.item() < total.item()
 
 
@@ -418,15 +419,15 @@ def test_learning_rate(anneal: bool) -> None:
 def test_entropy_coefficient(end: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the loss is called with, and that it weighs the entropy by it."""
     seen: list[float] = []
-    real = ppo.Learner.gradient
+    real = learning.Learner.gradient
 
-    def spy(learner: ppo.Learner, batch: Any, rows: Any, config: PPOConfig) -> Any:
-        total, metrics = ppo.loss(learner.network, batch[rows], config)
+    def spy(learner: learning.Learner, batch: Any, rows: Any, config: PPOConfig) -> Any:
+        total, metrics = learning.loss(learner.network, batch[rows], config)
         policy, value, entropy = metrics[:3].tolist()
         seen.append((policy + 0.5 * value - total.item()) / entropy)
         return real(learner, batch, rows, config)
 
-    monkeypatch.setattr(ppo.Learner, "gradient", spy)
+    monkeypatch.setattr(learning.Learner, "gradient", spy)
     config = small(entropy_coef=0.1, entropy_coef_end=end, epochs=1, minibatches=1)
     curve = train(SPREAD, config).curve
     aim = 0.1 if end is None else end
@@ -693,3 +694,24 @@ def test_tensorboard_gets_the_curve_without_gaps(tmp_path: Path) -> None:
     assert [step for step, _ in logged] == [u.env_steps for u in curve if u.returns]
     assert [v for _, v in logged] == pytest.approx([u.returns["agent"] for u in curve if u.returns])
     assert len(events.Scalars("agent/value_loss")) == 7
+
+
+@pytest.mark.parametrize("rows", [(10, 1, False), (6, 3, True)])
+def test_there_are_as_many_gradient_steps_as_minibatches(
+    rows: tuple[int, int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they do not divide the rows."""
+    num_envs, horizon, recurrent = rows
+    sizes: list[int] = []
+    real = learning.Learner.gradient
+
+    def spy(learner: learning.Learner, batch: Any, rows: Any, config: PPOConfig) -> Any:
+        sizes.append(len(rows))
+        return real(learner, batch, rows, config)
+
+    monkeypatch.setattr(learning.Learner, "gradient", spy)
+    train("mpe/simple_v3", small(
+        num_envs=num_envs, horizon=horizon, total_steps=num_envs * horizon, epochs=1,
+        minibatches=4, recurrent=recurrent,
+    ))  # fmt: skip
+    assert sizes == ([2, 2, 1, 1] if recurrent else [3, 3, 2, 2])

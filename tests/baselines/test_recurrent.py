@@ -13,6 +13,7 @@ from toys import STAY_OR_GO
 import gpu_zoo
 from gpu_zoo import play
 from gpu_zoo.baselines import evaluation, ppo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
 from gpu_zoo.baselines.recurrent import Recurrent
 from gpu_zoo.registry import ENVIRONMENTS
@@ -91,7 +92,7 @@ def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: boo
         rollout, network = learner.rollout, learner.network
         with torch.no_grad():
             batch = learner.prepare()
-            again, _, values = ppo.review(network, batch)
+            again, _, values = learning.review(network, batch)
         assert rollout.memory is not None
         assert 8 < int(rollout.done.sum()) < rollout.done.numel()
         assert bool((held[name][crossing[name]] == 0).all())
@@ -137,8 +138,8 @@ def test_minibatches_are_whole_environments() -> None:
     with torch.no_grad():
         batch = learner.prepare()
         rows = torch.tensor([6, 1, 3])
-        part = [x[rows] for x in ppo.review(learner.network, batch)]
-        for found, wanted in zip(ppo.review(learner.network, batch[rows]), part, strict=True):
+        part = [x[rows] for x in learning.review(learner.network, batch)]
+        for found, wanted in zip(learning.review(learner.network, batch[rows]), part, strict=True):
             torch.testing.assert_close(found, wanted)
     assert batch.observations.shape == (8, 10, 3, 16)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 
 from gpu_zoo.baselines import a2c, checkpoint, config_file, csv_log, ddpg, ppo, run_folder
 from gpu_zoo.baselines.algorithms import ALGORITHMS
+from gpu_zoo.baselines.checkpoint import CheckpointError
+from gpu_zoo.baselines.policies import load_policy
 
 SPREAD = "mpe/simple_spread_v3"
 SMALL: dict[str, Any] = {
@@ -125,3 +128,27 @@ def test_the_device_in_the_configuration_is_a_real_one(tmp_path: Path) -> None:
     config = run_folder.placed(tmp_path, small("ppo", device="auto", checkpoint="here.pt"))
     assert config.device in ("cpu", "cuda")
     assert (config.checkpoint, config.log_dir) == ("here.pt", str(tmp_path))
+
+
+@pytest.mark.parametrize("algorithm", sorted(EXTRA))
+def test_a_checkpoint_of_another_environment_or_version_is_told_in_one_line(
+    algorithm: str, tmp_path: Path
+) -> None:
+    """As when the file of an environment of one's own has been edited since."""
+    folder = tmp_path / "run"
+    run_folder.train(folder, SPREAD, algorithm, small(algorithm, total_steps=160), PARAMS)
+    path = folder / "checkpoint.pt"
+    trainer = importlib.import_module(f"gpu_zoo.baselines.{algorithm}")
+    content = checkpoint.load(path)
+    own = "a2c" if algorithm == "a2c" else "config"
+    others, newer = {"env_params": {**PARAMS, "N": 3}}, {own: {**content[own], "zeal": 1}}
+    for change, call, reason in (
+        (others, trainer.resume, r"state\['pos'\]: shape \(16, 2, 2\), expected \(16, 3, 2\)"),
+        (others, load_policy, r"size mismatch for .* shape .*, the shape in current model is "),
+        (newer, trainer.resume, r".*unexpected keyword argument 'zeal'"),
+    ):
+        checkpoint.save(path, {**content, **change})
+        message = f"^{path}: does not fit the environment, or this version of gpu_zoo: {reason}"
+        with pytest.raises(CheckpointError, match=message) as caught:
+            call(path)
+        assert "\n" not in str(caught.value)

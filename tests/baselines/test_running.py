@@ -13,6 +13,7 @@ import torch
 from gpu_zoo.baselines import ppo
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
+from gpu_zoo.baselines.rollout import next_values
 from gpu_zoo.baselines.running import RewardScale, RunningMoments
 
 SPREAD = "mpe/simple_spread_v3"
@@ -158,7 +159,7 @@ def test_advantages_are_those_of_scaled_rewards() -> None:
     with torch.no_grad():
         batch = learner.prepare()
         advantage = advantages(
-            scaled, rollout.values[:-1], ppo.next_values(rollout, learner.network),
+            scaled, rollout.values[:-1], next_values(rollout, learner.network),
             rollout.terminated, rollout.truncated, 0.9, 0.95,
         )  # fmt: skip
     wanted = (advantage + rollout.values[:-1]).flatten()

@@ -208,7 +208,9 @@ class Stop(Exception):
     """A run cut short."""
 
 
-@pytest.mark.parametrize(("env_id", "params"), [(PENDULUM, {}), (TAG, BOX)])
+@pytest.mark.parametrize(
+    ("env_id", "params"), [(PENDULUM, {}), pytest.param(TAG, BOX, marks=pytest.mark.slow)]
+)
 def test_resume_is_exact(env_id: str, params: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "run.pt"
     whole = train(env_id, small(), params)

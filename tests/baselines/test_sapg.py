@@ -14,6 +14,7 @@ from gymnasium import spaces
 from toys import STAY_OR_GO
 
 import gpu_zoo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines import ppo, sapg
 from gpu_zoo.baselines.export import Acting
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
@@ -137,7 +138,7 @@ def test_labels_are_not_read_by_the_host() -> None:
 # Samples ---------------------------------------------------------------------------------------
 
 
-def filled(kind: str, **changes: Any) -> tuple[ppo.Trainer, ppo.Learner]:
+def filled(kind: str, **changes: Any) -> tuple[ppo.Trainer, learning.Learner]:
     """A trainer with blocks that differ, after its second rollout."""
     env_id, params, group = GAMES[kind]
     trainer = ppo.Trainer(env_id, small(**changes), params)
@@ -149,7 +150,7 @@ def filled(kind: str, **changes: Any) -> tuple[ppo.Trainer, ppo.Learner]:
     return trainer, trainer.learners[group]
 
 
-@pytest.mark.parametrize("central", [False, True])
+@pytest.mark.parametrize("central", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("clip", ["mu", "one"])
 @pytest.mark.parametrize("kind", GAMES)
 def test_what_followers_lend_is_a_plain_loop(kind: str, clip: str, central: bool) -> None:
@@ -230,9 +231,9 @@ def test_the_loss_is_the_paper_s(kind: str, clip: str, central: bool) -> None:
     mean, std = float(raw[active].mean()), float(raw[active].std())
     for parameter in network.actor.parameters():  # away from where the ratio is 1
         parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=trainer.generator))
-    total, metrics = ppo.loss(network, batch, config)
+    total, metrics = learning.loss(network, batch, config)
     with torch.no_grad():
-        log_probs, entropy, values = ppo.review(network, batch)
+        log_probs, entropy, values = learning.review(network, batch)
 
     surrogate, value_loss, bonus, weight, cut = 0.0, 0.0, 0.0, 0.0, 0
     flat = [x.flatten().tolist() for x in (log_probs, acted, entropy, values, batch.returns, raw,
@@ -286,11 +287,11 @@ def test_the_gradient_off_policy_is_that_of_the_surrogate(kind: str, clip: str) 
             return -torch.minimum(r * advantages, clipped * advantages).mean()
 
     old = before if clip == "mu" else acted
-    batch = ppo.Batch(
+    batch = learning.Batch(
         leader, actions, old, zeros, advantages * centre, zeros, zeros + 1, bonus=zeros
     )
     config = small(clip=0.2, value_coef=0.0, off_policy_clip=clip)
-    total, _ = ppo.loss(network, batch, config)
+    total, _ = learning.loss(network, batch, config)
     assert total.item() == pytest.approx(surrogate().item(), rel=1e-9)
     total.backward()  # type: ignore[no-untyped-call]
     checked = 0

@@ -12,6 +12,7 @@ import pytest
 
 from gpu_zoo.baselines.turns import Turns, one_by_one, side_by_side
 
+Threads = Callable[[], set[threading.Thread]]
 COSTS = {"explorer": 8, "values": 1, "policy": 2}
 
 
@@ -30,12 +31,12 @@ def idle(**others: Callable[[], None]) -> dict[str, Callable[[], None]]:
 
 
 @pytest.mark.parametrize("slow", [None, *COSTS])
-def test_counts_are_exact_whoever_is_slow(slow: str | None) -> None:
+def test_counts_are_exact_whoever_is_slow(slow: str | None, left: Threads) -> None:
     turns = make(400)
     parts = idle(**({slow: lambda: time.sleep(0.001)} if slow else {}))
     side_by_side(turns, parts)
     assert turns.counts == {"explorer": 50, "values": 400, "policy": 200}
-    assert threading.active_count() == 1
+    assert not left()
 
 
 @pytest.mark.parametrize("slow", [*COSTS])
@@ -98,7 +99,7 @@ class Broken(Exception):
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_an_error_in_one_part_ends_all_and_is_raised(name: str) -> None:
+def test_an_error_in_one_part_ends_all_and_is_raised(name: str, left: Threads) -> None:
     turns = make(10**9)
 
     def fail() -> None:
@@ -108,10 +109,11 @@ def test_an_error_in_one_part_ends_all_and_is_raised(name: str) -> None:
     with pytest.raises(Broken, match=name):
         side_by_side(turns, idle(**{name: fail}))
     assert turns.counts[name] == 5
-    assert threading.active_count() == 1
+    assert not left()
 
 
-def test_ctrl_c_ends_all() -> None:
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_all(left: Threads) -> None:
     turns = make(10**9)
 
     def interrupt() -> None:
@@ -120,7 +122,7 @@ def test_ctrl_c_ends_all() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         side_by_side(turns, idle(explorer=interrupt))
-    assert threading.active_count() == 1
+    assert not left()
     assert turns.counts["values"] < 10**6
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gpu_zoo.baselines import distributed, ppo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.ppo import PPOConfig
 
 ENV = "warpdrive/tag_continuous_v0"
@@ -32,19 +33,25 @@ def config(**changes: Any) -> PPOConfig:
 def record(folder: Path) -> None:
     """Train, and write down what was learned from and what came of it."""
     seen: dict[str, list[Any]] = {"tagger": [], "runner": []}
-    real, batches, number = ppo.Learner.gradient, ppo.Learner.prepare, ppo.distributed.rank
+    real, batches, number = (
+        learning.Learner.gradient,
+        learning.Learner.prepare,
+        ppo.distributed.rank,
+    )
 
-    def prepare(learner: ppo.Learner) -> ppo.Batch:
+    def prepare(learner: learning.Learner) -> learning.Batch:
         batch = batches(learner)
         kept = {name: x.clone() for name, x in vars(batch).items() if x is not None}
         seen[learner.group.agents[0].split("_")[0]].append((kept, []))
         return batch
 
-    def gradient(learner: ppo.Learner, batch: ppo.Batch, rows: Any, config: PPOConfig) -> Any:
+    def gradient(
+        learner: learning.Learner, batch: learning.Batch, rows: Any, config: PPOConfig
+    ) -> Any:
         seen[learner.group.agents[0].split("_")[0]][-1][1].append(rows.clone())
         return real(learner, batch, rows, config)
 
-    ppo.Learner.prepare, ppo.Learner.gradient = prepare, gradient  # type: ignore[method-assign]
+    learning.Learner.prepare, learning.Learner.gradient = prepare, gradient  # type: ignore[method-assign]
     with distributed.joined():
         trainer = ppo.Trainer(ENV, config(), PARAMS)
         first = {name: g.observations.clone() for name, g in trainer.env.group.items()}

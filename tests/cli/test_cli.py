@@ -16,6 +16,7 @@ import pytest
 
 import gpu_zoo
 from gpu_zoo import compile as compiler
+from gpu_zoo import registry
 from gpu_zoo.cli import main
 
 pytest.importorskip("tyro")
@@ -228,6 +229,28 @@ def test_source_is_what_is_compiled(run: Any) -> None:
             "--value_device='gpu': expected 'cpu'",
         ),
         (["train", TAG, "--frozen", "agent", "none.pt"], "none.pt: no such file"),
+        (["train", TAG, "--num-envs", "2147483648"], "num_envs=2147483648: expected at most 2**30"),
+        (["train", TAG, "--threads", "100000"], "threads=100000: expected at most 1024"),
+        (
+            ["train", "pendulum_v1", "--algorithm", "ddpg", "--capacity", "1"],
+            "capacity=1: expected at least num_envs * agents = 32",
+        ),
+        (
+            ["train", "catalyst_search_v0", "--param", "energy=nofile.npy"],
+            "energy='nofile.npy': expected a .npy file",
+        ),
+        (["compare"], "compare: expected run folders"),
+        (["play", TAG, "--record", "a.gif", "--episodes", "0"], "--episodes 0: expected an int of"),
+        (["play", TAG, "--record", "a.gif", "--seed", "-1"], "--seed -1: expected an int of at"),
+        (["render", TAG, "--out", "a.png", "--steps", "-1"], "--steps -1: expected an int of at"),
+        (
+            ["train", TAG, "--eval-interval", "5", "--eval-opponents", "agent", "none.pt"],
+            "none.pt: no such file",
+        ),
+        (
+            ["train", TAG, "--eval-opponents", "agent", "random"],
+            "eval_interval=0: expected at least 1, for the eval_opponents",
+        ),
         (["train", TAG, "--frozen", "runner", "random"], "frozen: 'runner' is no group, expected"),
         (["train", SPREAD, "--pool", "3"], "pool=3: expected 0, as only agent learns"),
         (["train", SPREAD, "--algorithm", "a2c", "--gamma", "2"], "gamma=2.0: expected a number"),
@@ -249,8 +272,6 @@ def test_source_is_what_is_compiled(run: Any) -> None:
         (["evaluate", "none.pt", "--device", "gpu"], "device='gpu'"),
         (["play", PLANE, "--record", "x.gif", "--reference"], f"{PLANE} has no original"),
         (["render", SPREAD, "--out", "x.txt"], "x.txt"),
-        (["render", "cartpole_v1", "--out", "x.png"], "classic/cartpole_v1 cannot be drawn"),
-        (["play", "cartpole_v1", "--record", "x.gif"], "classic/cartpole_v1 cannot be drawn"),
         (["render", SPREAD, "--out", "/dev/null/x.png"], "/dev/null"),
         (["bench", SPREAD, "--device", "gpu"], "device='gpu'"),
         (["bench", SPREAD, "--num-envs", "0"], "--num-envs 0"),
@@ -573,6 +594,41 @@ def test_train_options_are_the_tuned_ones_until_changed(
     assert config.log_dir.startswith("runs/simple_spread_v3/")
 
 
+def test_a_run_that_is_interrupted_says_how_to_go_on(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpu_zoo.baselines import ppo
+
+    def train(env_id: str, config: Any, *args: Any, **kwargs: Any) -> Any:
+        Path(config.checkpoint).touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ppo, "train", train)
+    code, _, err = run("train", "simple_spread_v3", "--run-dir", "my run")
+    again = "gpu-zoo train simple_spread_v3 --resume 'my run/checkpoint.pt'"
+    assert (code, err) == (130, f"stopped; to go on: {again}\n")
+
+
+def test_no_run_writes_over_anothers_checkpoint(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.pt").write_text("precious")
+    code, _, err = run("train", "simple_spread_v3", *SHORT, "--checkpoint", "a.pt")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--checkpoint a.pt: expected a new file; to go on with it, --resume" in err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.pt", "precious")]
+
+
+@pytest.mark.parametrize("module", ["gpu_zoo", "gpu_zoo.cli"])
+def test_it_is_a_module_too(module: str) -> None:
+    command = [sys.executable, "-m", module, "info", "nope"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gpu-zoo: no environment 'nope'")
+
+
 @pytest.mark.parametrize("algorithm", [None, "ppo", "a2c", "ddpg", "pql", "sac"])
 def test_train_has_a_flag_for_every_hyper_parameter(run: Any, algorithm: str | None) -> None:
     from gpu_zoo.baselines.algorithms import ALGORITHMS
@@ -617,6 +673,17 @@ def two_tag_policies(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             "train", TAG, *SHORT, "--hidden", "8", "--seed", seed, "--checkpoint", name
         )
         assert code == 0
+
+
+def test_a_policy_of_an_environment_not_known_here_says_how_to_name_it(
+    run: Any, two_tag_policies: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(registry.ENVIRONMENTS, TAG)
+    for argv in (("evaluate", "a.pt"), ("export", "a.pt", "--to", "there")):
+        code, _, err = run(*argv)
+        assert (code, err.count("\n")) == (2, 1)
+        assert err.startswith(f"gpu-zoo: a.pt: no environment '{TAG}'")
+        assert err.endswith("If it is one of your own, name its file: --env FILE\n")
 
 
 def test_evaluate_prints_what_evaluate_returns(run: Any, two_tag_policies: None) -> None:
@@ -709,6 +776,7 @@ def test_bench_is_handed_its_options(
     assert calls == [((TAG,), options)]
 
 
+@pytest.mark.slow
 def test_bench_of_a_family_prints_a_line_an_environment(run: Any, tmp_path: Path) -> None:
     json = tmp_path / "out.json"
     options = ("--num-envs", "1", "3", "--seconds", "0.01", "--device", "cpu")

@@ -196,6 +196,10 @@ def test_a_run_s_configuration_repeats_it_and_its_folder_resumes_it(
     code, out, err = run("train", SPREAD, *SHORT, "--run-dir", "second")
     assert (code, out) == (2, "")
     assert "--run-dir second: expected a folder without a run" in err
+    _, by_file, _ = run("evaluate", "second/checkpoint.pt", "--episodes", "8")
+    code, by_folder, _ = run("evaluate", "second", "--episodes", "8")
+    assert code == 0
+    assert by_folder == by_file.replace("second/checkpoint.pt", "second")
     code, out, _ = run("train", SPREAD, "--resume", "second")
     assert code == 0
     assert "640 steps" in out and "second/checkpoint.pt" in out
@@ -356,3 +360,5 @@ def test_the_table_has_medians_and_quartiles_by_hand(run: Any, tmp_path: Path) -
     ]
     assert out.count("at step 1,000 of 2,000; the curve ends there") == 4
     assert not (tmp_path / "curves.png").exists()
+    code, out, _ = run("compare", "runs", "--out", "None", "--evaluations")
+    assert (code, out.count("none yet")) == (0, 1), "a run without evaluations has no such returns"

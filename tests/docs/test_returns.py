@@ -160,8 +160,39 @@ def test_the_page_s_table_is_the_newest_file(pages: Any, tmp_path: Path) -> None
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`mpe" in line]
     head = [f"`{TAG}`", "ppo"]
     assert rows == [
-        [*head, "adversary", "2", "1.00", "-3.14 ± 0.46", "5.00", "2 M", "12"],
-        [*head, "agent", "2", "-20.00", "-3.14 ± 0.46", "-", "2 M", "12"],
+        [*head, "adversary", "2", "1.00", "-3.14 ± 0.46", "5.00", "2 M", "10"],
+        [*head, "agent", "2", "-20.00", "-3.14 ± 0.46", "-", "2 M", "10"],
     ]
     assert "cores 2; runs at a time: 1. torch 2.0." in lines[-2]
     assert lines[-1] == "Episodes of each policy: 1,000. File: `2026-01-02-returns-cpu.json`."
+
+
+def test_a_curve_has_the_means_of_its_stretches(returns: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(returns, "POINTS", 2)
+    rows = [
+        {"env_steps": 10, "agent/return": 1.0},
+        {"env_steps": 20},
+        {"env_steps": 30, "agent/return": 3.0},
+        {"env_steps": 40},
+    ]
+    assert returns.curve(rows, ["agent"]) == {"env_steps": [20, 40], "agent": [1.0, 3.0]}
+    assert returns.curve(rows[1:2], ["agent"]) == {"env_steps": [20], "agent": [None]}
+
+
+def test_a_curve_is_drawn_where_its_numbers_are(pages: Any) -> None:
+    drawn = importlib.import_module("curve_svg")
+    seeds = [{"env_steps": [0, 1e6], "agent": returned} for returned in ([0, 10], [4, 10], [8, 10])]
+    picture = drawn.svg(seeds)
+    left, right, top, low = 64, 640 - 16, 28, 260 - 40
+    middle = low - (low - top) * 0.4
+    assert f'd="M{left}.0 {middle:.1f}L{right}.0 {top}.0" fill="none"' in picture
+    assert f'd="M{left}.0 {low - (low - top) * 0.8:.1f}L{right}.0 {top}.0L{right}.0' in picture
+    assert drawn.ticks(-0.3, 10) == [0, 2, 4, 6, 8, 10]
+    assert drawn.ticks(-1230, -140) == [-1200, -1000, -800, -600, -400, -200]
+
+
+def test_rates_in_words(pages: Any) -> None:
+    count = importlib.import_module("measured").count
+    assert [count(rate) for rate in (387.4, 2502.0, 97945.0, 119e3, 4.763e6, 166.9e6)] == [
+        "387", "2.50 k", "97.9 k", "119 k", "4.76 M", "167 M",
+    ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Write what derives from the registry: environment pages and their places in the site's
-navigation, their index, the README's table. And from the newest docs/benchmarks/*-returns-*.json
-the table of returns.
+navigation, their gallery. And from docs/benchmarks what was measured: the table of returns,
+learning curves, speeds.
 
 python docs/_scripts/build_pages.py            write
 python docs/_scripts/build_pages.py --check    exit 1 if a file is not up to date
@@ -15,7 +15,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+
+import compat_table
+import gallery_page
+import measured
+from measured import interval
+from tables import table
 
 import gpu_zoo
 from gpu_zoo.prelude import Program
@@ -31,15 +36,6 @@ NAV = ("      # generated: begin", "      # generated: end")
 WHERE = {"compile": "compiled in", "launch": "`set_param`", "host": "Python only"}
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """A Markdown table."""
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + "---|" * len(header)
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-    yield ""
-
-
 def page(spec: EnvSpec) -> Iterator[str]:
     """The generated part of an environment's page."""
     params = spec.resolve({})
@@ -47,6 +43,7 @@ def page(spec: EnvSpec) -> Iterator[str]:
     program = Program(spec, params)
     yield f"# {spec.name}\n"
     yield f"{spec.summary}\n"
+    yield from gallery_page.picture(spec)
     yield from table(
         ("", ""),
         [
@@ -90,12 +87,16 @@ def page(spec: EnvSpec) -> Iterator[str]:
             for name, field in spec.state.items()
         ],
     )
+    yield from measured.training(spec)
+    yield from measured.speed(spec)
     if spec.notes:
         yield "## Differences and oddities\n"
         yield from (f"- {note}" for note in spec.notes)
         yield ""
     yield "## History\n"
     yield from (f"- {line}" for line in spec.history)
+    yield ""
+    yield from measured.rules(spec)
 
 
 def action_spaces(spec: EnvSpec) -> list[tuple[str, tuple[Actions, ...]]]:
@@ -175,19 +176,6 @@ def observation(
     yield from table(("entries", "length", "name", *["range"] * bounded, "meaning"), rows)
 
 
-def supported() -> Iterator[str]:
-    """The table of environments for the README and the index."""
-    rows = []
-    for env_id in gpu_zoo.list_ids():
-        spec = gpu_zoo.spec(env_id)
-        groups = spec.layout(spec.resolve({}))
-        agents = " + ".join(f"{group.count} {group.name}" for group in groups)
-        spaces = spec.groups[0].actions
-        kinds = ", ".join(dict.fromkeys("continuous" if a.box else "discrete" for a in spaces))
-        rows.append((f"`{env_id}`", agents, kinds, spec.reference, spec.summary))
-    yield from table(("id", "agents", "actions", "follows", ""), rows)
-
-
 def returns(benchmarks: Path = BENCHMARKS) -> Iterator[str]:
     """The table of returns, a row for each group of agents, and how it was measured."""
     files = sorted(benchmarks.glob("*-returns-*.json"))
@@ -198,7 +186,7 @@ def returns(benchmarks: Path = BENCHMARKS) -> Iterator[str]:
     rows = []
     for entry in report["entries"]:
         runs = entry["runs"]
-        seconds = sum(run["seconds"] for run in runs) / len(runs)
+        seconds = min(run["seconds"] for run in runs)  # others had the machine beside some
         steps = f"{runs[0]['env_steps'] / 1e6:.3g} M"
         for group, found in entry["groups"].items():
             means = [interval(found.get(kind)) for kind in ("trained", "others_random")]
@@ -212,14 +200,6 @@ def returns(benchmarks: Path = BENCHMARKS) -> Iterator[str]:
     versions = ", ".join(f"{key} {value}" for key, value in report["versions"].items())
     yield f"Machine: {machine}; runs at a time: {report['jobs']}. {versions}."
     yield f"Episodes of each policy: {report['episodes']:,}. File: `{files[-1].name}`."
-
-
-def interval(found: Mapping[str, Any] | None) -> str:
-    """A mean and the half-width of its interval; a dash where there is none."""
-    if found is None:
-        return "-"
-    half = "" if found["half_width"] is None else f" ± {found['half_width']:.2f}"
-    return f"{found['mean']:.2f}{half}"
 
 
 def between(old: str, new: str, begin: str = BEGIN, end: str = END) -> str:
@@ -238,14 +218,20 @@ def wanted() -> dict[Path, str]:
         path = PAGES / f"{spec.name}.md"
         old = path.read_text() if path.is_file() else ""
         files[path] = between(old, "\n".join(page(spec)).strip())
+        drawn = measured.curve(spec)
+        if drawn is not None:
+            files[measured.CURVES / f"{spec.name}.svg"] = drawn
     site = ROOT / "mkdocs.yml"
-    nav = "\n".join(f"      - environments/{gpu_zoo.spec(i).name}.md" for i in gpu_zoo.list_ids())
+    names = [gpu_zoo.spec(env_id).name for env_id in gpu_zoo.list_ids()]
+    nav = "\n".join(f"      - {name}: environments/{name}.md" for name in names)
     files[site] = between(site.read_text(), nav, *NAV)
     index = PAGES / "index.md"
-    for path in (index, ROOT / "README.md"):
-        old = path.read_text() if path.is_file() else "# Environments\n\n" + BEGIN + END + "\n"
-        files[path] = between(old, "\n".join(supported()).strip())
+    files[index] = between(index.read_text(), "\n".join(gallery_page.gallery()).strip())
     files[RETURNS] = between(RETURNS.read_text(), "\n".join(returns()).strip())
+    compatibility = ROOT / "docs" / "compatibility.md"
+    new = "\n".join(compat_table.compatibility())
+    old = compatibility.read_text()
+    files[compatibility] = between(old, new, compat_table.BEGIN, compat_table.END)
     return files
 
 
@@ -258,6 +244,7 @@ def main() -> int:
             print(f"out of date: {path.relative_to(ROOT)}; run docs/_scripts/build_pages.py")
         return 1 if stale else 0
     for path in stale:
+        path.parent.mkdir(exist_ok=True)
         path.write_text(texts[path])
         print(f"wrote {path.relative_to(ROOT)}")
     return 0

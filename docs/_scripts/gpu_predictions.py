@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tables import table
+
 import gpu_zoo
 from gpu_zoo import compile as compiler
 from gpu_zoo import nvrtc
@@ -58,21 +60,19 @@ def rows() -> Iterator[tuple[str, ...]]:
         yield (spec.name, *used, f"{moved}", f"{share:.0%}", *limits)
 
 
-def table() -> str:
+def predictions() -> str:
     """The table in Markdown."""
     header = ("", *ARCHITECTURES, "bytes a step", "observations' share", *BANDWIDTH)
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows()]
-    return "\n".join(lines)
+    return "\n".join(table(header, rows())).rstrip()
 
 
 def main() -> int:
     """Write or print the table."""
     if "--print" in sys.argv[1:]:
-        print(table())
+        print(predictions())
         return 0
     before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}")
+    PAGE.write_text(f"{before}{BEGIN}\n{predictions()}\n{END}{rest.split(END)[1]}")
     return 0
 
 

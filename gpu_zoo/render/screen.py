@@ -120,18 +120,18 @@ def require_display() -> None:
         MissingDependency: pygame is not installed, or there is no display.
     """
     pygame = _import_pygame()
-    text = "no display to open a window on"
+    text, instead = "no display to open a window on", "record a file instead: --record episode.gif"
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in displays):
-        raise MissingDependency(f"{text} ($DISPLAY is not set); record a file instead")
+        raise MissingDependency(f"{text} ($DISPLAY is not set); {instead}")
     try:
         pygame.display.init()
     except pygame.error as error:
-        raise MissingDependency(f"{text} ({error}); record a file instead") from error
+        raise MissingDependency(f"{text} ({error}); {instead}") from error
     # Without a display SDL falls back to drawing where nobody can look, and reports success.
     if pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
         pygame.display.quit()
-        raise MissingDependency(f"{text} (SDL finds none); record a file instead")
+        raise MissingDependency(f"{text} (SDL finds none); {instead}")
 
 
 def picture(env: VectorEnv, index: int) -> npt.NDArray[np.uint8]:
@@ -149,7 +149,8 @@ def picture(env: VectorEnv, index: int) -> npt.NDArray[np.uint8]:
         raise IndexError(f"index={index}: expected 0 <= index < {env.num_envs}")
     state = env.get_state()
     scene = {name: to_numpy(value[index]) for name, value in state.items()}
-    pixels = Screen(env.spec, "rgb_array", 0).show(scene, scene, env.params)
+    params = {n: v[index].item() if isinstance(v, np.ndarray) else v for n, v in env.params.items()}
+    pixels = Screen(env.spec, "rgb_array", 0).show(scene, scene, params)
     assert pixels is not None
     return pixels
 

@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_zoo.render.screen import Scene
+from gpu_zoo.render.stage import (
+    BLACK,
+    GREEN,
+    LINE,
+    RED,
+    TEXT,
+    WHITE,
+    Color,
+    Frame,
+    Point,
+    border,
+    caption,
+    disc,
+    outline,
+    stage,
+)
 from gpu_zoo.spec import EnvSpec, Value
 
-Color = tuple[int, int, int]
-Point = tuple[float, float]
-
-WHITE, BLACK = (255, 255, 255), (0, 0, 0)
-TAGGER, RUNNER = (170, 70, 70), (70, 170, 70)
+TAGGER, RUNNER = RED, GREEN
 REACH = (245, 214, 214)  # where a tagger tags
 GONE, GONE_BORDER = (226, 238, 226), (186, 206, 186)
-FLOOR, LINE, WALL = (250, 250, 250), (224, 224, 224), (96, 96, 96)
-TEXT = (64, 64, 64)
-TEXT_SIZE = 26
-MARGIN = 30  # pixels around the scene, and above it room for a line of text
-CAPTION = 30
 TAGGERS_LARGER = 1.25
-
-
-class Frame(NamedTuple):
-    """The square of the window that shows the scene, and how many units it is wide."""
-
-    left: float
-    top: float
-    side: float
-    units: float
-
-    @classmethod
-    def of(cls, surface: Any, units: float) -> Frame:
-        """As large as the window allows, below the caption."""
-        width, height = surface.get_size()
-        side = min(width - 2 * MARGIN, height - 2 * MARGIN - CAPTION)
-        return cls((width - side) / 2, MARGIN + CAPTION, side, units)
-
-    def at(self, x: float, y: float) -> Point:
-        """The pixel of a place; y points upwards."""
-        scale = self.side / self.units
-        return self.left + x * scale, self.top + self.side - y * scale
-
-    def rect(self) -> tuple[int, int, int, int]:
-        """The square, in whole pixels."""
-        return round(self.left), round(self.top), round(self.side), round(self.side)
 
 
 def draw(
@@ -63,7 +44,7 @@ def draw(
     """
     import pygame
 
-    frame = _stage(surface, float(_number(params, "grid_length")))
+    frame = stage(surface, float(_number(params, "grid_length")))
     taggers = int(_number(params, "num_taggers"))
     places = [frame.at(x, y) for x, y in zip(scene["x"].tolist(), scene["y"].tolist(), strict=True)]
     here = _in_game(scene, len(places))
@@ -79,7 +60,7 @@ def draw(
         color = TAGGER if i < taggers else RUNNER
         radius = runner_radius * (TAGGERS_LARGER if i < taggers else 1)
         if not here[i]:
-            _disc(surface, places[i], 0.8 * radius, GONE, GONE_BORDER)
+            disc(surface, places[i], 0.8 * radius, GONE, GONE_BORDER)
             if scene["seen"][i]:
                 _cross(surface, places[i], radius)
             continue
@@ -87,7 +68,9 @@ def draw(
         if i < taggers and 0 < reach < radius:
             pygame.draw.circle(surface, REACH, places[i], reach, 1)
     runners = len(places) - taggers
-    _caption(surface, frame, scene, params, f"{int(here[taggers:].sum())} of {runners} runners")
+    caption(
+        surface, frame, spec, scene, params, f"{int(here[taggers:].sum())} of {runners} runners"
+    )
 
 
 def draw_gridworld(
@@ -99,7 +82,7 @@ def draw_gridworld(
     import pygame
 
     cells = int(_number(params, "grid_length")) + 1
-    frame = _stage(surface, cells)
+    frame = stage(surface, cells)
     taggers = int(_number(params, "num_taggers"))
     size = frame.side / cells
     x, y = scene["x"].tolist(), scene["y"].tolist()
@@ -120,9 +103,9 @@ def draw_gridworld(
                 row + 0.5 + (down / 2 - k // across - 0.5) / across,
             )
             color = TAGGER if i < taggers else RUNNER
-            _disc(surface, place, max(0.38 * size / across, 3.5), color, BLACK)
-    _border(surface, frame)
-    _caption(surface, frame, scene, params, "tagged" if tagged else "")
+            disc(surface, place, max(0.38 * size / across, 3.5), color, BLACK)
+    border(surface, frame)
+    caption(surface, frame, spec, scene, params, "tagged" if tagged else "")
 
 
 def draw_catalyst(
@@ -137,7 +120,7 @@ def draw_catalyst(
     import pygame
 
     across, along = (int(_number(params, name)) for name in ("nx", "ny"))
-    frame = _stage(surface, max(across, along))
+    frame = stage(surface, max(across, along))
     atoms = scene["position"].reshape(-1, 3).tolist()
     begin, goal = (_triples(params[name]) for name in ("initial_state", "final_state"))
     low, high = (int(_number(params, f"z_slab_{side}")) for side in ("lower", "upper"))
@@ -152,11 +135,11 @@ def draw_catalyst(
         pygame.draw.rect(surface, RUNNER, square, 4)
     for x, y, z in atoms:
         place = frame.at(x + 0.5, y + 0.5)
-        _disc(surface, place, 0.8 * radius, TAGGER, BLACK)
+        disc(surface, place, 0.8 * radius, TAGGER, BLACK)
         _bar(surface, place, radius, (z - low) / max(high - 1 - low, 1))
-    _border(surface, frame)
+    border(surface, frame)
     heights = ", ".join(f"{z:g}" for _, _, z in atoms)
-    _caption(surface, frame, scene, params, f"height {heights}")
+    caption(surface, frame, spec, scene, params, f"height {heights}")
 
 
 # What the pictures share ---------------------------------------------------------------------
@@ -175,21 +158,6 @@ def _in_game(scene: Scene, count: int) -> npt.NDArray[np.bool_]:
     return (joined if len(joined) == count else scene["seen"]).astype(np.bool_)
 
 
-def _stage(surface: Any, units: float) -> Frame:
-    surface.fill(WHITE)
-    frame = Frame.of(surface, units)
-    surface.fill(FLOOR, frame.rect())
-    _border(surface, frame)
-    return frame
-
-
-def _border(surface: Any, frame: Frame) -> None:
-    import pygame
-
-    left, top, width, height = frame.rect()
-    pygame.draw.rect(surface, WALL, (left - 3, top - 3, width + 6, height + 6), 3)
-
-
 def _lines(surface: Any, frame: Frame, cells: int) -> None:
     import pygame
 
@@ -203,23 +171,11 @@ def _agent_radius(frame: Frame, count: int) -> float:
     return float(np.clip(frame.side * math.sqrt(1 / (8 * math.pi * count)), 4, 14))
 
 
-def _outline(radius: float) -> float:
-    """Thin enough for the colour of a small disc to be seen."""
-    return min(2.0, 0.2 * radius)
-
-
-def _disc(surface: Any, place: Point, radius: float, color: Color, border: Color) -> None:
-    import pygame
-
-    pygame.draw.circle(surface, border, place, radius)
-    pygame.draw.circle(surface, color, place, radius - _outline(radius))
-
-
 def _dart(surface: Any, place: Point, heading: float, radius: float, color: Color) -> None:
     """A disc with a nose."""
     import pygame
 
-    for size, paint in ((radius, BLACK), (radius - _outline(radius), color)):
+    for size, paint in ((radius, BLACK), (radius - outline(radius), color)):
         # The nose's edges touch the disc; its tip is two radii away.
         corners = [(0.87 * size, -math.pi / 3), (2 * size, 0.0), (0.87 * size, math.pi / 3)]
         shape = [
@@ -248,22 +204,6 @@ def _bar(surface: Any, place: Point, radius: float, share: float) -> None:
     pygame.draw.rect(surface, WHITE, (left, place[1] - radius, 6, height))
     pygame.draw.rect(surface, TAGGER, (left, place[1] + radius - full, 6, full))
     pygame.draw.rect(surface, TEXT, (left, place[1] - radius, 6, height), 1)
-
-
-def _caption(
-    surface: Any, frame: Frame, scene: Scene, params: Mapping[str, Value], more: str
-) -> None:
-    """On the left the step, where the scene has it; on the right what else there is to say."""
-    step = f"step {int(scene['steps'])} of {params['episode_length']}" if "steps" in scene else ""
-    left, _, width, _ = frame.rect()
-    for text, to_the_right in ((step, False), (more, True)):
-        if text:
-            # Fonts are started by the first word, and again if others stopped them.
-            freetype = importlib.import_module("pygame.freetype")
-            freetype.init()
-            font = freetype.Font(None, TEXT_SIZE)
-            indent = width - font.get_rect(text).width if to_the_right else 0
-            font.render_to(surface, (left + indent, MARGIN - 8), text, TEXT)
 
 
 def _triples(state: Any) -> list[list[int]]:

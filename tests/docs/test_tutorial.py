@@ -103,5 +103,5 @@ def test_the_page_shows_every_section_once_and_in_order() -> None:
 
 def test_the_site_includes_snippets() -> None:
     site = (DOCS.parent / "mkdocs.yml").read_text()
-    assert re.search(r"pymdownx.snippets:.*\n +base_path: docs\n +check_paths: true", site)
+    assert re.search(r"pymdownx.snippets:.*\n +base_path: \[docs, \.\]\n +check_paths: true", site)
     assert "tutorials/own-environment.md" in site

@@ -20,11 +20,12 @@ from gpu_zoo.warpdrive import tag_continuous_v0
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 pygame = pytest.importorskip("pygame")
-from gpu_zoo.render import warpdrive  # noqa: E402
-from gpu_zoo.render.warpdrive import GONE, REACH, RUNNER, TAGGER, Frame  # noqa: E402
+from gpu_zoo.render import stage, warpdrive  # noqa: E402
+from gpu_zoo.render.stage import Frame  # noqa: E402
+from gpu_zoo.render.warpdrive import GONE, REACH, RUNNER, TAGGER  # noqa: E402
 
 PLANE = "warpdrive/tag_continuous_v0"
-FLOOR = warpdrive.FLOOR
+FLOOR = stage.FLOOR
 
 
 def drawn(
@@ -210,7 +211,7 @@ def test_atoms_begin_and_goal() -> None:
     assert pixel(image, 10, 3.5, 3.5) == TAGGER
     half = 0.45 - 0.02  # a little within the square's edge
     assert pixel(image, 10, 8.5 - half, 6.5) == pixel(image, 10, 8.5, 6.5 + half) == RUNNER
-    assert pixel(image, 10, 1.5, 2.5 + half) == warpdrive.TEXT
+    assert pixel(image, 10, 1.5, 2.5 + half) == stage.TEXT
     both = {**SLAB, "initial_state": (1, 2, 4, 6, 1, 4), "final_state": (8, 6, 5, 2, 6, 5)}
     image = drawn(warpdrive.draw_catalyst, {"position": np.array([3, 3, 5, 7, 1, 6])}, both)
     assert pixel(image, 10, 3.5, 3.5) == pixel(image, 10, 7.5, 1.5) == TAGGER

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import gpu_zoo
+from gpu_zoo.spec import Param
+from gpu_zoo.starts import check_each
 from gpu_zoo.testing.play import put_actions, random_actions, record
 
 SHAPES = ["lane", "block"]
@@ -296,10 +298,61 @@ def test_seeded_starts_have_squares_of_one_size() -> None:
     with pytest.raises(ValueError, match=message):
         env.set_param("grid_length", [1.0, 2.0, 3.0])
     assert env.params["grid_length"] == 10.0
+    env.reset(seed=0)
+    env.step()  # with the kernel it had
     env.set_reset_pool(None)  # without them it may differ
     env.set_param("grid_length", [1.0, 2.0, 3.0])
     env.reset(seed=0)
     assert (env.get_state()["x"].max(axis=1) <= [1, 2, 3]).all()
+
+
+def test_a_pool_that_is_refused_changes_nothing() -> None:
+    env = gpu_zoo.make_vec(PLANE, 2, seed=1)
+    env.reset()
+    x = env.get_state()["x"]
+    with pytest.raises(KeyError, match="nope"):
+        env.set_reset_pool({"nope": np.zeros(3)})
+    env.set_param("grid_length", 2.0)
+    env.reset()
+    np.testing.assert_allclose(env.get_state()["x"], x / 5, rtol=1e-6)
+
+
+def test_a_copy_whose_own_starts_were_given_up_draws_them() -> None:
+    where = {"starting_location_x": (1.0, 2.0), "starting_location_y": (1.0, 2.0)}
+    env = gpu_zoo.make(PLANE, num_taggers=1, num_runners=1, **where)
+    env.game.vector.set_reset_pool(None)
+    twin = copy.deepcopy(env)
+    for one in (env, twin):
+        one.reset(seed=5)
+    x = [one.game.vector.get_state()["x"] for one in (env, twin)]
+    np.testing.assert_array_equal(*x)
+    assert x[0].tolist() != [[1.0, 2.0]]
+
+
+def test_parameters_that_do_not_go_together_are_refused_later_too() -> None:
+    where = {"starting_location_x": (9.0, 1.0), "starting_location_y": (9.0, 1.0)}
+    env = gpu_zoo.make_vec(PLANE, 2, num_taggers=1, num_runners=1, **where)
+    with pytest.raises(ValueError, match="starting_location_x: 9, expected numbers from 0 to 2"):
+        env.set_param("grid_length", 2.0)
+    assert env.params["grid_length"] == 10.0
+    stage = "curriculum_stage=2: expected 0 unless curriculum=True"
+    with pytest.raises(ValueError, match=stage):
+        gpu_zoo.make_vec(TAG, 3, curriculum_stage=[0, 2, 1])
+    mixed = gpu_zoo.make_vec(TAG, 3, curriculum_stage=[0, 2, 1], curriculum=[False, True, True])
+    with pytest.raises(ValueError, match=stage):
+        mixed.set_param("curriculum", [True, False, True])
+    assert mixed.params["curriculum"].tolist() == [False, True, True]
+
+
+def test_of_few_choices_each_is_looked_at() -> None:
+    few = Param(4, "length", choices=(1, 4))
+    np.testing.assert_array_equal(check_each("length", few, [1, 4, 1], 3), [1, 4, 1])
+    with pytest.raises(ValueError, match=r"^length\[1\]=2: expected one of 1, 4$"):
+        check_each("length", few, [1, 2, 4], 3)
+    with pytest.raises(ValueError, match=r"^length=True: expected one of 1, 4$"):
+        few.check("length", True)
+    with pytest.raises(TypeError, match=r"^name: one value an environment, expected one for all"):
+        check_each("name", Param("a", "text"), ["a", "b"], 2)
 
 
 @pytest.mark.parametrize("value", [-0.1, 10.5, float("nan"), 1e12])

@@ -494,3 +494,30 @@ def test_fork_after_stepping_with_threads(tmp_path: Path) -> None:
     """Threads do not survive a fork: the children start their own and go on alike."""
     script = FORK.replace("sys.argv[1]", repr(str(tmp_path / "child")))
     assert run(script, GPU_ZOO_NUM_THREADS="4").strip() == "same"
+
+
+@pytest.mark.parametrize("array", ["numpy", "torch"])
+@pytest.mark.parametrize("continuous", [False, True])
+def test_actions_may_be_views_of_the_buffers(array: Any, continuous: bool) -> None:
+    """Two agents that swap their last actions, which lie where the new ones are written."""
+    env = gpu_zoo.make_vec(
+        "mpe/simple_spread_v3", 2, N=2, continuous_actions=continuous, array=array
+    )
+    env.reset(seed=0)
+    actions = env.group["agent"].actions
+    actions[:, 0], actions[:, 1] = 0, 1
+    env.step({"agent_0": actions[:, 1], "agent_1": actions[:, 0]})
+    assert (actions[:, 0] == 1).all()
+    assert (actions[:, 1] == 0).all()
+
+
+def test_infos_within_infos_are_the_callers_own() -> None:
+    env = gpu_zoo.make_vec("mpe/simple_spread_v3", 2, N=2, max_cycles=1)
+    env.reset(seed=0)
+    *_, infos = env.step()
+    arrays = dict(infos["final_obs"])
+    infos["episode"].clear()
+    infos["final_obs"].pop("agent_0")
+    *_, infos = env.step()
+    assert {"r", "l"} <= infos["episode"].keys()
+    assert all(infos["final_obs"][agent] is arrays[agent] for agent in env.agents)

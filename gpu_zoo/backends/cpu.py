@@ -16,18 +16,21 @@ from gpu_zoo.prelude import Program
 
 # Agents a thread should get at least, or waking it costs more than it does.
 AGENTS_A_CHUNK = 1024
+MAX_THREADS = 1024  # as in pool.cpp
 
 
 def num_threads() -> int:
     """Threads a step may use: ``$GPU_ZOO_NUM_THREADS``, else the cores this process may run on.
 
     Raises:
-        ValueError: the variable is not a positive integer.
+        ValueError: the variable is no integer from 1 to 1024.
     """
     chosen = os.environ.get("GPU_ZOO_NUM_THREADS")
     if chosen:
-        if not chosen.isdigit() or int(chosen) < 1:
-            raise ValueError(f"GPU_ZOO_NUM_THREADS={chosen!r}: expected a positive integer")
+        if not chosen.isdecimal() or not 1 <= int(chosen) <= MAX_THREADS:
+            raise ValueError(
+                f"GPU_ZOO_NUM_THREADS={chosen!r}: expected an integer from 1 to {MAX_THREADS}"
+            )
         return int(chosen)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -161,7 +162,10 @@ def make_report(
 def write_json(path: Path, report: Report | list[Report]) -> None:
     """Write to a temporary file beside it and rename, so that none is ever half written."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(importlib.import_module("json").dumps(report, indent=1) + "\n")
+    text = importlib.import_module("json").dumps(report, indent=1)
+    # Lists of numbers on one line each. No string of ours holds a bracket at a line's end.
+    text = re.sub(r"\[\n\s+([^\[\]{}\"]+?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
+    unfinished.write_text(text + "\n")
     os.replace(unfinished, path)
 
 

@@ -13,6 +13,8 @@ SPEC = classic_spec(
     "acrobot_v1",
     summary="A motor between two links swings them up, the lower one's end above a line.",
     max_cycles=500,
+    render="draw_acrobot",
+    render_fps=15,
     observation={
         "link_1": Slice(2, "cosine and sine of the first link's angle from down", low=-1, high=1),
         "link_2": Slice(2, "likewise of the second link's from the first", low=-1, high=1),

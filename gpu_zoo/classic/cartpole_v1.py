@@ -13,6 +13,8 @@ SPEC = classic_spec(
     "cartpole_v1",
     summary="Pushed left and right, a cart keeps the pole on it upright.",
     max_cycles=500,
+    render="draw_cartpole",
+    render_fps=50,
     params={"sutton_barto_reward": Param(False, "-1 for the fall and 0 else, instead of 1 a step")},
     observation={
         "x": Slice(1, "the cart's position", low=-2 * MAX_X, high=2 * MAX_X),

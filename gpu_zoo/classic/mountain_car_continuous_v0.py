@@ -9,6 +9,8 @@ SPEC = classic_spec(
     "mountain_car_continuous_v0",
     summary="A car too weak for the hill on its right swings up in a valley and saves energy.",
     max_cycles=999,
+    render="draw_mountain_car_continuous",
+    render_fps=30,
     params={"goal_velocity": GOAL_VELOCITY},
     observation={"position": POSITION, "velocity": VELOCITY},
     actions=Actions(("throttle",), box=(-1.0, 1.0)),

@@ -9,6 +9,8 @@ SPEC = classic_spec(
     "mountain_car_v0",
     summary="A car too weak for the hill on its right swings up in a valley.",
     max_cycles=200,
+    render="draw_mountain_car",
+    render_fps=30,
     params={"goal_velocity": GOAL_VELOCITY},
     observation={"position": POSITION, "velocity": VELOCITY},
     actions=Actions(("accelerate_left", "no_acceleration", "accelerate_right")),

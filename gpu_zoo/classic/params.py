@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpu_zoo.render import RENDER_MODE
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice
 
 REFERENCE = "gymnasium 1.4.0"
@@ -34,6 +35,8 @@ def classic_spec(
     *,
     summary: str,
     max_cycles: int,
+    render: str,
+    render_fps: int,
     params: Mapping[str, Param] | None = None,
     observation: Mapping[str, Slice],
     actions: Actions,
@@ -48,6 +51,8 @@ def classic_spec(
         name: our name, such as ``"cartpole_v1"``; also the kernel file's.
         summary: one sentence.
         max_cycles: the time limit that Gymnasium registers it with.
+        render: the function in ``gpu_zoo.render.classic`` that draws it.
+        render_fps: Gymnasium's.
         params: the constructor's other parameters.
         observation: the parts of the observation.
         actions: the action space.
@@ -62,7 +67,7 @@ def classic_spec(
         id=f"classic/{name}",
         kernel=f"classic/{name}.cu",
         summary=summary,
-        params={"max_cycles": limit, **(params or {})},
+        params={"max_cycles": limit, **(params or {}), "render_mode": RENDER_MODE},
         groups=(Group("agent", 1, observation, (actions,)),),
         state=state,
         reward=reward,
@@ -70,5 +75,7 @@ def classic_spec(
         timeout_wins=False,
         reference=REFERENCE,
         notes=(*NOTES, *(OUTSIDE if actions.box else ()), *notes),
+        render=f"gpu_zoo.render.classic:{render}",
+        render_fps=render_fps,
         history=(f"{version}: first version here; follows {REFERENCE}",),
     )

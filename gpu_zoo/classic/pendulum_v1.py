@@ -9,6 +9,8 @@ SPEC = classic_spec(
     "pendulum_v1",
     summary="A torque too weak to lift a pendulum swings it up and holds it there.",
     max_cycles=200,
+    render="draw_pendulum",
+    render_fps=30,
     params={"g": Param(10.0, "the acceleration of gravity")},
     observation={
         "x": Slice(1, "cosine of the angle from upright", low=-1, high=1),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_zoo.render import RENDER_MODE
 from gpu_zoo.spec import Actions, Field, Param, Slice, Value
 
 REFERENCE = "mpe2 1.1.1"
@@ -15,9 +16,6 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the words' names in mpe2's pictures
 
 MAX_CYCLES = Param(25, "steps after which the episode is truncated", low=1)
 CONTINUOUS = Param(False, "continuous actions (a Box) instead of discrete ones", at="compile")
-RENDER_MODE = Param(
-    None, "how render() shows the scene", at="host", choices=(None, "human", "rgb_array")
-)
 RESCALING = Param(True, "draw bodies at the scale of the camera", at="host")
 BENCHMARK = Param(False, "report benchmark data in infos after each step", at="compile")
 LOCAL_RATIO = Param(

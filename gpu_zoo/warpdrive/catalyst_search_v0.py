@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu_zoo.render import RENDER_MODE
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice, Table, Value
 from gpu_zoo.warpdrive import params as warpdrive
 from gpu_zoo.wrappers.pettingzoo import drop_in
@@ -199,7 +200,7 @@ SPEC = EnvSpec(
         "terminate_reward": Param(10.0, "reward for reaching the goal"),
         "min_reward": Param(-1.0, "the least reward of a step", high=0),
         "episode_length": Param(500, "steps after which the episode is truncated", low=1),
-        "render_mode": warpdrive.RENDER_MODE,
+        "render_mode": RENDER_MODE,
     },
     groups=(
         Group(

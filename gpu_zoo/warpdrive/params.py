@@ -10,6 +10,3 @@ SEED = Param(
     None, "start all episodes as WarpDrive does with this seed; None draws each anew",
     at="host", kind=int, low=0, optional=True,
 )  # fmt: skip
-RENDER_MODE = Param(
-    None, "how render() shows the scene", at="host", choices=(None, "human", "rgb_array")
-)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpu_zoo.render import RENDER_MODE
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice, Value
 from gpu_zoo.warpdrive import params as warpdrive
 from gpu_zoo.wrappers.pettingzoo import drop_in
@@ -132,7 +133,7 @@ SPEC = EnvSpec(
             1.0, "reward for still being in the game at the end", low=0
         ),
         "runner_exits_game_after_tagged": Param(True, "whether a tagged runner leaves the game"),
-        "render_mode": warpdrive.RENDER_MODE,
+        "render_mode": RENDER_MODE,
     },
     groups=(
         Group("tagger", "num_taggers", OBSERVATION, (ACTIONS,)),

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpu_zoo.render import RENDER_MODE
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice, Value
 from gpu_zoo.warpdrive import params as warpdrive
 from gpu_zoo.wrappers.pettingzoo import drop_in
@@ -88,7 +89,7 @@ SPEC = EnvSpec(
         "use_full_observation": Param(
             True, "observe all agents instead of oneself and one other", at="compile"
         ),
-        "render_mode": warpdrive.RENDER_MODE,
+        "render_mode": RENDER_MODE,
     },
     groups=(
         Group("tagger", "num_taggers", OBSERVATION, (ACTIONS,)),

@@ -185,6 +185,7 @@ def test_check_of_an_environment_of_ours(run: Any) -> None:
         (["train", "no.py"], "no.py: no such file"),
         (["source", "my_env/my_env_rules.py"], "no SPEC, expected SPEC = EnvSpec(...)"),
         (["play", "my_env", "--record", "x.gif"], "mine/my_env_v0 cannot be drawn"),
+        (["render", "my_env", "--out", "x.png"], "mine/my_env_v0 cannot be drawn"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

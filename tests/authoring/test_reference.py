@@ -182,7 +182,7 @@ class Pendulum:
     """Gymnasium's own, as rules: another author's, with a box of actions."""
 
     def __init__(self, **params: Any) -> None:
-        assert set(params) == {"max_cycles", "g"}
+        assert set(params) == {"max_cycles", "g", "render_mode"}
         self.env: Any = gymnasium.make("Pendulum-v1", g=params["g"]).unwrapped
         self.env.reset(seed=0)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ PARAMETERS: dict[str, tuple[dict[str, Any], type[BaseException], tuple[str, ...]
     "autoreset None": ({"autoreset_mode": None}, ValueError, ("autoreset_mode=None", "'disabled'")),
     "shape": ({"shape": "warp"}, ValueError, ("shape='warp'", "'lane'", "'block'")),
     "build": ({"build": "debug"}, ValueError, ("build='debug'", "'plain'")),
+    "copy a string": ({"copy": "no"}, TypeError, ("copy='no'", "True or False")),
+    "checks an int": ({"validate_actions": 0}, TypeError, ("validate_actions=0", "or None")),
     "num_envs 0": ({"num_envs": 0}, ValueError, ("num_envs=0", "at least 1")),
     "num_envs negative": ({"num_envs": -1}, ValueError, ("num_envs=-1", "at least 1")),
     "num_envs a float": ({"num_envs": 2.0}, TypeError, ("num_envs=2.0", "int")),
@@ -119,14 +122,14 @@ def test_make_vec(name: str) -> None:
     refused(error, lambda: gpu_zoo.make_vec(SPREAD, **{"num_envs": N, **given}), *parts)
 
 
+OF_BATCHES = {
+    "device", "array", "autoreset_mode", "shape", "build", "num_envs", "copy", "validate_actions",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("face", ["parallel_env", "env", "raw_env"])
 @pytest.mark.parametrize(
-    "name",
-    [
-        n
-        for n, (given, _, _) in PARAMETERS.items()
-        if not given.keys() & {"device", "array", "autoreset_mode", "shape", "build", "num_envs"}
-    ],
+    "name", [n for n, (g, _, _) in PARAMETERS.items() if not g.keys() & OF_BATCHES]
 )
 def test_drop_in_constructor(name: str, face: str) -> None:
     given, error, parts = PARAMETERS[name]
@@ -253,6 +256,12 @@ CALLS: dict[str, Row] = {
         lambda e: e.step({**good(e), "agent_9": np.ones(N, int)}),
         InvalidAction,
         ("'agent_9'", "expected agent_0, agent_1, agent_2"),
+    ),
+    "a group's name": (
+        {},
+        lambda e: e.step({"agent": np.ones((N, 3), int)}),
+        InvalidAction,
+        ("unknown agent 'agent'", "expected agent_0, agent_1, agent_2"),
     ),
     "a name that is no string": (
         {},
@@ -673,6 +682,37 @@ def test_float64_actions_warn_once() -> None:
         env.step(moves(True, agent_1=np.full(5, 0.3)))
 
 
+def test_tensors_as_actions_of_a_face() -> None:
+    torch = pytest.importorskip("torch")
+    half = torch.full((5,), 0.5)
+    plain = face(True).step(moves(True))
+    for given in (half.clone().requires_grad_(), half.bfloat16()):
+        same(face(True).step(moves(True, agent_2=given)), plain)
+    same(face(False).step(moves(False, agent_2=torch.tensor(1))), face(False).step(moves(False)))
+    tag: Any = gpu_zoo.make("warpdrive/tag_continuous_v0")
+    tag.reset(seed=5)
+    for env, empty, words in (
+        (face(True), torch.zeros(5, device="meta"), "of float32 on meta"),
+        (face(False), torch.zeros((), dtype=torch.int64, device="meta"), "no integer"),
+        (tag, torch.zeros(2, dtype=torch.int64, device="meta"), "of int64 on meta"),
+    ):
+        agent = env.agents[-1]
+        actions = {name: env.action_space(name).sample() for name in env.agents}
+        step = partial(env.step, {**actions, agent: empty})
+        refused(InvalidAction, step, f"actions['{agent}']", words, "expected")
+
+
+@pytest.mark.parametrize("given", [[5], (5,), np.array([5])])
+def test_a_face_has_one_value_of_a_parameter(given: Any) -> None:
+    """A batch takes one for each environment, and the game of a face is a batch of one."""
+    for make in (simple_spread_v3.parallel_env, simple_spread_v3.env):
+        refused(TypeError, partial(make, max_cycles=given), "max_cycles=", "expected int")
+    env = face(False)
+    refused(TypeError, lambda: setattr(env, "max_cycles", given), "max_cycles=", "expected int")
+    env.max_cycles = 7
+    assert env.max_cycles == 7
+
+
 # Specs, kernels, compilers ------------------------------------------------------------------
 
 
@@ -766,7 +806,7 @@ def compile_error(spec: gpu_zoo.EnvSpec, who: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-@pytest.fixture(params=["host", "clang", "nvrtc"])
+@pytest.fixture(params=["host", pytest.param("clang", marks=pytest.mark.slow), "nvrtc"])
 def who(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "clang":
         return str(request.param)
@@ -879,10 +919,35 @@ def test_compiler_that_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # nothing half built
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1.5"])
+@pytest.mark.parametrize("wrong", ["0", "-1.5", "\u00b2", "1025", "99999999999"])
 def test_number_of_threads(wrong: str) -> None:
     printed = in_subprocess(GPU_ZOO_NUM_THREADS=wrong)
-    assert printed == f"ValueError GPU_ZOO_NUM_THREADS='{wrong}': expected a positive integer"
+    where = f"GPU_ZOO_NUM_THREADS='{wrong}'"
+    assert printed == f"ValueError {where}: expected an integer from 1 to 1024"
+
+
+@pytest.mark.parametrize("wrong", [" ", "g++ 'x", "nix"])
+def test_a_compiler_that_is_none(wrong: str, tmp_path: Path) -> None:
+    printed = in_subprocess(GPU_ZOO_CACHE_DIR=str(tmp_path), CXX=wrong)
+    assert printed == (
+        f"MissingDependency $CXX={wrong!r}: no such program; unset CXX or install it."
+    )
+
+
+def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    printed = in_subprocess(GPU_ZOO_CACHE_DIR=str(tmp_path / "file"))
+    assert printed.startswith(f"CompileError {tmp_path / 'file'}: File exists; expected a folder ")
+    assert printed.endswith("GPU_ZOO_CACHE_DIR may name")
+
+
+def test_a_cache_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader takes a name without a slash for one of its own libraries."""
+    monkeypatch.chdir(tmp_path)
+    assert in_subprocess(GPU_ZOO_CACHE_DIR=".") == "no error"
+    assert list(tmp_path.glob("simple*.so"))
+    assert in_subprocess(GPU_ZOO_CACHE_DIR="~/kernels", HOME=str(tmp_path)) == "no error"
+    assert list((tmp_path / "kernels").glob("simple*.so"))
 
 
 def test_there_are_many_rows() -> None:

@@ -45,6 +45,7 @@ def config(**changes: Any) -> PPOConfig:
         (PLANE, {"episode_length": 8}, {"bfloat16": True}),
         (SPREAD, {}, {"recurrent": True}),
         (SPREAD, {}, {"blocks": 4}),
+        (SPREAD, {}, {"entropy_coef": 0.1, "entropy_coef_end": 0.0}),
     ],
 )
 def test_a_graph_computes_what_single_launches_do(

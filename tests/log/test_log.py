@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from toys import STAY_OR_GO
 
 import gpu_zoo
 from gpu_zoo import EpisodeLog, Trajectory, VectorEnv
@@ -456,7 +457,20 @@ def test_an_animation_has_a_picture_a_frame(
     assert np.abs(frames[0] - want[-1]).mean() > 3
 
 
-def test_animations_that_cannot_be(trajectory: Trajectory, tmp_path: Path) -> None:
+def test_an_animation_is_as_fast_as_the_environment_says(tmp_path: Path) -> None:
+    pytest.importorskip("pygame")
+    image = pytest.importorskip("PIL.Image")
+    env = gpu_zoo.make_vec("classic/cartpole_v1", 2)
+    log = EpisodeLog(env)
+    env.reset(seed=0)
+    env.step({"agent_0": np.zeros(2, np.int32)})
+    log.fetch().animate(tmp_path / "a.gif")
+    assert image.open(tmp_path / "a.gif").info["duration"] == 1000 / 50
+
+
+def test_animations_that_cannot_be(
+    trajectory: Trajectory, tmp_path: Path, own_registry: None
+) -> None:
     pytest.importorskip("pygame")
     for call, error, says in (
         (lambda: trajectory.animate(tmp_path / "a.gif", 1), IndexError, "36, 0, 17, 5"),
@@ -465,7 +479,8 @@ def test_animations_that_cannot_be(trajectory: Trajectory, tmp_path: Path) -> No
     ):
         with pytest.raises(error, match=says):
             call()
-    env = gpu_zoo.make_vec("classic/cartpole_v1", 2)
+    gpu_zoo.register(STAY_OR_GO)
+    env = gpu_zoo.make_vec(STAY_OR_GO.id, 2)
     log = EpisodeLog(env)
     env.reset(seed=0)
     with pytest.raises(NotImplementedError, match="cannot be drawn"):

@@ -18,6 +18,7 @@ from torch.distributions import Categorical
 import gpu_zoo
 from gpu_zoo import play
 from gpu_zoo.baselines import a2c, ppo
+from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.flat import flatten
 from gpu_zoo.baselines.fused_ppo import fuse
 from gpu_zoo.baselines.masks import draw_allowed
@@ -213,7 +214,7 @@ def test_one_call_has_the_gradient_of_the_masked_loss(space: int, agents: int) -
     seen, states = drawn(*lanes, 4), drawn(300, 6) if agents else None
     with torch.no_grad():
         actions, log_probs = network.act(seen, generator, masks=masks)
-    batch = ppo.Batch(
+    batch = learning.Batch(
         seen, actions, log_probs + 0.3 * drawn(*lanes), drawn(*lanes), drawn(*lanes),
         drawn(*lanes), (drawn(*lanes) > -1).float(), states=states, masks=masks,
     )  # fmt: skip
@@ -223,7 +224,7 @@ def test_one_call_has_the_gradient_of_the_masked_loss(space: int, agents: int) -
     metrics = fused.gradient(batch, rows, config)
     found = fused.whole.grad.clone()
     fused.whole.grad.zero_()
-    total, expected = ppo.loss(network, batch[rows], config)
+    total, expected = learning.loss(network, batch[rows], config)
     total.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(found, fused.whole.grad, rtol=1e-4, atol=2e-6)
     torch.testing.assert_close(metrics, expected, rtol=1e-4, atol=2e-6)
@@ -287,7 +288,7 @@ def test_rollouts_keep_masks_and_the_loss_uses_them(space: int, options: dict[st
         rollout, network = learner.rollout, learner.network
         with torch.no_grad():
             batch = learner.prepare()
-            log_probs, entropies, _ = ppo.review(network, batch)
+            log_probs, entropies, _ = learning.review(network, batch)
         assert rollout.masks is not None and batch.masks is not None
         who = slice(None) if name == "walker" else slice(int(name[-1]), int(name[-1]) + 1)
         assert torch.equal(rollout.masks, torch.stack(seen)[:, :, who])
@@ -324,12 +325,12 @@ def test_the_gradient_is_that_of_the_renormalised_policy() -> None:
     mask[:, 0] = True
     actions = torch.tensor([int(np.flatnonzero(row)[-1]) for row in mask.numpy()])
     old, values, advantages, returns = (torch.randn(n, generator=generator) for _ in range(4))
-    batch = ppo.Batch(
+    batch = learning.Batch(
         observations, actions, 0.1 * old - 0.5, values, advantages, returns, torch.ones(n),
         masks=mask,
     )  # fmt: skip
     config = small(entropy_coef=0.3, value_coef=0.0)
-    found = gradient(network, ppo.loss(network, batch, config)[0])
+    found = gradient(network, learning.loss(network, batch, config)[0])
     total = torch.zeros(())
     for i in range(n):
         policy = Categorical(logits=network.actor(observations[i])[mask[i]])
@@ -339,8 +340,8 @@ def test_the_gradient_is_that_of_the_renormalised_policy() -> None:
         total = total - (gain + 0.3 * policy.entropy()) / n
     wanted = gradient(network, total)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
-    blind = ppo.Batch(*(getattr(batch, name) for name in list(vars(batch))[:7]))
-    other = gradient(network, ppo.loss(network, blind, config)[0])
+    blind = learning.Batch(*(getattr(batch, name) for name in list(vars(batch))[:7]))
+    other = gradient(network, learning.loss(network, blind, config)[0])
     assert float((other - wanted).norm()) > 0.3 * float(wanted.norm())
 
 
@@ -349,8 +350,8 @@ def test_masks_are_not_read_by_the_host() -> None:
     network = ppo.Trainer(FERRY.id, small(), {}).learners["walker"].network.to("meta")
     one = torch.zeros(100, device="meta")
     seen, masks = one[:, None].expand(-1, 2), one[:, None].expand(-1, 3) > 0
-    batch = ppo.Batch(seen, one.long(), one, one, one, one, one, masks=masks)
-    total, _ = ppo.loss(network, batch, small())
+    batch = learning.Batch(seen, one.long(), one, one, one, one, one, masks=masks)
+    total, _ = learning.loss(network, batch, small())
     total.backward()  # type: ignore[no-untyped-call]
 
 

@@ -170,7 +170,10 @@ def test_parallel_episodes_are_mpe2s(env_id: str, number: int) -> None:
     play(env_id, "parallel", *variant(env_id, number))
 
 
-@pytest.mark.parametrize(("env_id", "number"), ROWS)
+@pytest.mark.parametrize(
+    ("env_id", "number"),
+    [pytest.param(*r.values, id=r.id, marks=[pytest.mark.slow] * (r.values[1] > 1)) for r in ROWS],
+)
 def test_aec_episodes_are_mpe2s(env_id: str, number: int) -> None:
     fixed, examples = variant(env_id, number)
     play(env_id, "aec", fixed, examples // 2)

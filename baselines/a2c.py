@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 
-from gpu_zoo.baselines import checkpoint, distributed, learner, loop, ppo
+from gpu_zoo.baselines import learner, ppo
 from gpu_zoo.baselines.a2c_config import A2CConfig, default_config
 from gpu_zoo.baselines.evaluation import Policy, evaluate
 from gpu_zoo.baselines.flat import clip_before_steps
-from gpu_zoo.baselines.loop import Update
+from gpu_zoo.baselines.loop import TrainResult, Update
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.baselines.ppo import TrainResult
+from gpu_zoo.baselines.runs import Runs
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
@@ -78,6 +78,9 @@ class Trainer(ppo.Trainer):
         return {**super().state_dict(), "algorithm": "a2c", "a2c": asdict(self.a2c)}
 
 
+A2C = Runs("a2c", A2CConfig, default_config, Trainer, saved="a2c", several=True)
+
+
 def train(
     env_id: str,
     config: A2CConfig | None = None,
@@ -99,9 +102,7 @@ def train(
         KeyError: no such environment.
         ValueError: a parameter out of range.
     """
-    config = default_config(env_id) if config is None else config
-    with distributed.joined(), loop.cpu_threads(config.threads):
-        return Trainer(env_id, config, env_params or {}).run(on_update)
+    return A2C.train(env_id, config, env_params, on_update)
 
 
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
@@ -112,11 +113,4 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of A2C.
     """
-    state = checkpoint.load(path, "a2c")
-    with checkpoint.fitting(path):
-        config = A2CConfig(**{**state["a2c"], **checkpoint.places(path, state)})
-    with distributed.joined(), loop.cpu_threads(config.threads):
-        trainer = Trainer(state["env_id"], config, state["env_params"])
-        with checkpoint.fitting(path):
-            trainer.load_state_dict(state)
-        return trainer.run(on_update)
+    return A2C.resume(path, on_update)

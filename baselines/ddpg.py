@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint, checks, distributed, loop
+from gpu_zoo.baselines import checks
 from gpu_zoo.baselines.ddpg_config import DDPGConfig, default_config
 from gpu_zoo.baselines.deterministic import (
     Actor,
@@ -36,9 +36,10 @@ from gpu_zoo.baselines.deterministic import (
     make_actors,
 )
 from gpu_zoo.baselines.evaluation import Policy, evaluate
-from gpu_zoo.baselines.loop import Update
-from gpu_zoo.baselines.ppo import TrainResult
+from gpu_zoo.baselines.loop import TrainResult, Update
+from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.replay import Replay, Transitions, next_observations
+from gpu_zoo.baselines.runs import Runs
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
@@ -193,8 +194,8 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`state_dict` gave."""
-        for name, part in self._parts().items():
-            part.load_state_dict(state[name])
+        for name, own in self._parts().items():
+            own.load_state_dict(state[name])
         self.critic_updates = state["critic_updates"]
 
 
@@ -241,14 +242,18 @@ class Trainer:
     def step(self) -> Tensor:
         """One step of all environments, and learning after it; how many episodes ended."""
         config = self.config
+        with part("acting"):
+            for learner in self.learners.values():
+                learner.act(self.generator)
+        with part("environment steps"):
+            done: Tensor = self.env.step()[4]["_episode"]
         for learner in self.learners.values():
-            learner.act(self.generator)
-        done: Tensor = self.env.step()[4]["_episode"]
-        for learner in self.learners.values():
-            learner.record(done)
+            with part("replay"):
+                learner.record(done)
             if learner.replay.steps > max(config.warmup, config.n_step):
-                for _ in range(config.updates):
-                    learner.learn(self.generator)
+                with part("learning"):
+                    for _ in range(config.updates):
+                        learner.learn(self.generator)
         return done.sum()
 
     def iterate(self) -> tuple[int, dict[str, float], dict[str, float]]:
@@ -268,15 +273,6 @@ class Trainer:
         count, rest = numbers[0], numbers[1:]
         returns = {g: s / count for g, s in zip(self.learners, rest, strict=False) if count}
         return int(count), returns, dict(zip(losses, rest[len(sums) :], strict=True))
-
-    def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
-        """Iterate to the end of the run, saving now and then."""
-
-        def save(path: str) -> None:
-            checkpoint.save(path, self.state_dict())
-
-        loop.run(self.config, self.curve, self.iterate, self.policy, save, on_update)
-        return TrainResult(self.policy(), self.curve)
 
     def policy(self) -> Policy:
         """What has been learned so far; its networks are those that learn."""
@@ -306,6 +302,9 @@ class Trainer:
             self.learners[name].load_state_dict(saved)
 
 
+DDPG = Runs("ddpg", DDPGConfig, default_config, Trainer)
+
+
 def train(
     env_id: str,
     config: DDPGConfig | None = None,
@@ -329,10 +328,7 @@ def train(
         TypeError: the actions of a group are not continuous.
         ValueError: a parameter out of range, or a replay too small for one step.
     """
-    config = default_config(env_id) if config is None else config
-    distributed.alone("ddpg")
-    with loop.cpu_threads(config.threads):
-        return Trainer(env_id, config, env_params or {}).run(on_update)
+    return DDPG.train(env_id, config, env_params, on_update)
 
 
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
@@ -343,11 +339,4 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of DDPG.
     """
-    state = checkpoint.load(path, "ddpg")
-    with checkpoint.fitting(path):
-        config = DDPGConfig(**{**state["config"], **checkpoint.places(path, state)})
-    with loop.cpu_threads(config.threads):
-        trainer = Trainer(state["env_id"], config, state["env_params"])
-        with checkpoint.fitting(path):
-            trainer.load_state_dict(state)
-        return trainer.run(on_update)
+    return DDPG.resume(path, on_update)

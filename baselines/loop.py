@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
-from gpu_zoo.baselines import distributed
+from gpu_zoo.baselines import checkpoint, distributed, profile
 from gpu_zoo.baselines.curves import EVALUATED, IN_TRAINING
 from gpu_zoo.baselines.evaluation import Policy
 from gpu_zoo.baselines.evaluator import Config, Evaluator
@@ -54,37 +55,73 @@ def iterations(config: Config) -> int:
     return math.ceil(config.total_steps / (config.num_envs * config.horizon))
 
 
-def run(
-    config: Config,
-    curve: list[Update],
-    iterate: Callable[[], tuple[int, dict[str, float], dict[str, float]]],
-    policy: Callable[[], Policy],
-    save: Callable[[str], None],
-    on_update: Callable[[Update], None] | None,
-) -> None:
+@dataclass(frozen=True)
+class TrainResult:
+    """What training gives.
+
+    Attributes:
+        policy: the trained policy.
+        curve: one entry an iteration.
+    """
+
+    policy: Policy
+    curve: list[Update]
+
+
+class Trainer(Protocol):
+    """A run: all that it consists of, and that a checkpoint holds.
+
+    Attributes:
+        curve: one entry for each iteration made so far.
+    """
+
+    curve: list[Update]
+
+    @property
+    def config(self) -> Config:
+        """Its hyper-parameters."""
+
+    def iterate(self) -> tuple[int, dict[str, float], dict[str, float]]:
+        """``horizon`` steps of all environments, and learning from them: episodes, returns and
+        losses as :class:`Update` has them.
+        """
+
+    def policy(self) -> Policy:
+        """What has been learned so far; its networks are those that learn."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on; of all processes, on the first."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`state_dict` gave."""
+
+
+def run(trainer: Trainer, on_update: Callable[[Update], None] | None = None) -> TrainResult:
     """Iterate to the end of the run, saving now and then.
 
     A run that saves, in one process, saves on Ctrl-C as well, after the iteration under way.
 
     Args:
-        config: the run's hyper-parameters.
-        curve: one entry for each iteration made so far; the others are appended.
-        iterate: makes an iteration, ``horizon`` steps of all environments, and gives episodes,
-            returns and losses as :class:`Update` has them.
-        policy: gives what has been learned so far.
-        save: writes a checkpoint to a path.
+        trainer: the run; its curve grows.
         on_update: called after every iteration.
 
     Raises:
         NotFinite: rewards or losses are no numbers any more; the last checkpoint is left as it was.
     """
+    with profile.run(trainer.policy().device):
+        _iterate(trainer, on_update)
+    return TrainResult(trainer.policy(), trainer.curve)
+
+
+def _iterate(trainer: Trainer, on_update: Callable[[Update], None] | None) -> None:
+    config, curve = trainer.config, trainer.curve
     a_step = config.num_envs * config.horizon
     updates = iterations(config)
     before = curve[-1].seconds if curve else 0.0
     begun = time.perf_counter()
     start = len(curve) * a_step
     first = distributed.rank() == 0
-    evaluator = Evaluator(config, policy)
+    evaluator = Evaluator(config, trainer.policy)
     progress, log_dir = config.progress and first, config.log_dir if first else None
     careful = (
         ctrl_c_waits() if config.checkpoint and distributed.size() == 1 else nullcontext(never)
@@ -92,7 +129,7 @@ def run(
     with Logger(updates * a_step, start, progress, log_dir) as logger, careful as stopped:
         while len(curve) < updates:
             index = len(curve) + 1
-            episodes, returns, losses = iterate()
+            episodes, returns, losses = trainer.iterate()
             _check_finite(index, {**losses, **returns}, config.checkpoint)
             evaluated = evaluator.after(index) if first else {}
             seconds = before + time.perf_counter() - begun
@@ -102,7 +139,9 @@ def run(
             stopping = stopped()
             due = index % config.checkpoint_interval == 0 or index == updates or stopping
             if config.checkpoint and due:
-                save(config.checkpoint)
+                state = trainer.state_dict()
+                if first:
+                    checkpoint.save(config.checkpoint, state)
             if on_update is not None:
                 on_update(update)
             if stopping:
@@ -113,7 +152,7 @@ class NotFinite(ArithmeticError):
     """A run in which a return or a loss is no number any more."""
 
 
-def _check_finite(index: int, numbers: Mapping[str, float], checkpoint: str | None) -> None:
+def _check_finite(index: int, numbers: Mapping[str, float], saved: str | None) -> None:
     """Before anything is saved: nothing would be learned from here on.
 
     Raises:
@@ -121,7 +160,7 @@ def _check_finite(index: int, numbers: Mapping[str, float], checkpoint: str | No
     """
     wrong = [f"{name}={value}" for name, value in numbers.items() if not math.isfinite(value)]
     if wrong:
-        kept = f"; {checkpoint} is as it was" if checkpoint else ""
+        kept = f"; {saved} is as it was" if saved else ""
         raise NotFinite(f"iteration {index}: {', '.join(wrong)}, expected finite numbers{kept}")
 
 

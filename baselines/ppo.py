@@ -15,7 +15,7 @@ advantages in rollout.py; here is the loop over all groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +31,19 @@ from gpu_zoo.baselines.frozen import FrozenGroup, Source, load_frozen
 from gpu_zoo.baselines.graph import Graphed
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.learner import METRICS, Learner
-from gpu_zoo.baselines.loop import Update
+from gpu_zoo.baselines.loop import TrainResult, Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player
 from gpu_zoo.baselines.pool import Pool, environments_each
 from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.rollout import States
+from gpu_zoo.baselines.runs import Runs
 from gpu_zoo.vector import GroupBuffers
 
 __all__ = [
     "Evaluation", "PPOConfig", "Policy", "Score", "TrainResult", "Update",
     "default_config", "evaluate", "resume", "train",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """What :func:`train` returns.
-
-    Attributes:
-        policy: the trained policy.
-        curve: one entry an iteration.
-    """
-
-    policy: Policy
-    curve: list[Update]
 
 
 class Trainer:
@@ -205,9 +193,10 @@ class Trainer:
             metrics.append(losses.double())
         return torch.cat([distributed.total(torch.stack(returns)).flatten(), *metrics])
 
-    def iterate(self, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
-        """One iteration out of ``updates``: episodes, returns and losses, read in one go."""
-        self.now = config = self.config.after(len(self.curve) / updates)
+    def iterate(self) -> tuple[int, dict[str, float], dict[str, float]]:
+        """One iteration: episodes, returns and losses, read in one go."""
+        done = len(self.curve) / loop.iterations(self.config)
+        self.now = config = self.config.after(done)
         for learner in self.learners.values():
             learner.adapt(config)
         numbers = self.graphed().tolist()
@@ -234,21 +223,6 @@ class Trainer:
         plain = config.target_kl is None and config.optimizer == "adam" and not config.pool
         alone = distributed.size() == 1 and not profile.is_recording()
         return config.cuda_graph and plain and alone
-
-    def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
-        """Iterate to the end of the run, saving now and then."""
-        updates = loop.iterations(self.config)
-
-        def save(path: str) -> None:
-            state = self.state_dict()  # of all processes
-            if distributed.rank() == 0:
-                checkpoint.save(path, state)
-
-        with profile.run(self.whole.device):
-            loop.run(
-                self.config, self.curve, lambda: self.iterate(updates), self.policy, save, on_update
-            )
-        return TrainResult(self.policy(), self.curve)
 
     def policy(self) -> Policy:
         """What has been learned so far; its networks are those that learn."""
@@ -340,6 +314,14 @@ def check(env_id: str, config: PPOConfig, env_params: Mapping[str, Any]) -> None
         environments_each(config, learning, config.num_envs)
 
 
+def _restored(state: Mapping[str, Any], config: PPOConfig) -> Trainer:
+    """The run that a checkpoint is of, at its beginning, with the players that are frozen in it."""
+    return Trainer(state["env_id"], config, state["env_params"], state.get("frozen", {}))
+
+
+PPO = Runs("ppo", PPOConfig, default_config, Trainer, _restored, several=True)
+
+
 def train(
     env_id: str,
     config: PPOConfig | None = None,
@@ -361,9 +343,7 @@ def train(
         KeyError: no such environment.
         ValueError: a parameter out of range.
     """
-    config = default_config(env_id) if config is None else config
-    with distributed.joined(), loop.cpu_threads(config.threads):
-        return Trainer(env_id, config, env_params or {}).run(on_update)
+    return PPO.train(env_id, config, env_params, on_update)
 
 
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
@@ -375,16 +355,7 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of PPO.
     """
-    state = checkpoint.load(path, "ppo")
-    with checkpoint.fitting(path):
-        config = PPOConfig(**{**state["config"], **checkpoint.places(path, state)})
-    with distributed.joined(), loop.cpu_threads(config.threads):
-        trainer = Trainer(
-            state["env_id"], config, state["env_params"], sources=state.get("frozen", {})
-        )
-        with checkpoint.fitting(path):
-            trainer.load_state_dict(state)
-        return trainer.run(on_update)
+    return PPO.resume(path, on_update)
 
 
 if __name__ == "__main__":  # as torchrun calls it

@@ -25,14 +25,14 @@ from torch import Tensor
 
 import gpu_zoo
 from gpu_zoo.backends import resolve_device
-from gpu_zoo.baselines import checkpoint, checks, distributed, loop
+from gpu_zoo.baselines import checks
 from gpu_zoo.baselines.deterministic import DeterministicPolicy, make_actors
 from gpu_zoo.baselines.evaluation import Policy, evaluate
-from gpu_zoo.baselines.loop import Update
+from gpu_zoo.baselines.loop import TrainResult, Update
 from gpu_zoo.baselines.parcel import Sent
-from gpu_zoo.baselines.ppo import TrainResult
 from gpu_zoo.baselines.pql_config import PQLConfig, default_config
 from gpu_zoo.baselines.pql_parts import Explorer, Place, PolicyLearner, ValueLearner
+from gpu_zoo.baselines.runs import Runs
 from gpu_zoo.baselines.turns import Turns, one_by_one, side_by_side
 from gpu_zoo.errors import MissingDependency
 
@@ -152,15 +152,6 @@ class Trainer:
                         values.clear()
         return means
 
-    def run(self, on_update: Callable[[Update], None] | None) -> TrainResult:
-        """Iterate to the end of the run, saving now and then."""
-
-        def save(path: str) -> None:
-            checkpoint.save(path, self.state_dict())
-
-        loop.run(self.config, self.curve, self.iterate, self.policy, save, on_update)
-        return TrainResult(self.policy(), self.curve)
-
     def policy(self) -> Policy:
         """What has been learned so far; its networks are those that learn."""
         actors: Any = {name: learner.actor for name, learner in self.policies.items()}
@@ -237,6 +228,9 @@ def chosen_devices(config: PQLConfig) -> list[torch.device]:
     return devices
 
 
+PQL = Runs("pql", PQLConfig, default_config, Trainer)
+
+
 def train(
     env_id: str,
     config: PQLConfig | None = None,
@@ -261,10 +255,7 @@ def train(
         TypeError: the actions of a group are not continuous.
         ValueError: a parameter out of range, or a replay too small for one step.
     """
-    distributed.alone("pql")
-    config = default_config(env_id) if config is None else config
-    with loop.cpu_threads(config.threads):
-        return Trainer(env_id, config, env_params or {}).run(on_update)
+    return PQL.train(env_id, config, env_params, on_update)
 
 
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
@@ -276,11 +267,4 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of PQL.
     """
-    state = checkpoint.load(path, "pql")
-    with checkpoint.fitting(path):
-        config = PQLConfig(**{**state["config"], **checkpoint.places(path, state)})
-    with loop.cpu_threads(config.threads):
-        trainer = Trainer(state["env_id"], config, state["env_params"])
-        with checkpoint.fitting(path):
-            trainer.load_state_dict(state)
-        return trainer.run(on_update)
+    return PQL.resume(path, on_update)

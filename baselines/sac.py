@@ -23,13 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_zoo.baselines import checkpoint, ddpg, distributed, loop
+from gpu_zoo.baselines import ddpg
 from gpu_zoo.baselines.ddpg import critic_loss, descend, follow
 from gpu_zoo.baselines.deterministic import Critics
 from gpu_zoo.baselines.evaluation import Policy, evaluate
-from gpu_zoo.baselines.loop import Update
-from gpu_zoo.baselines.ppo import TrainResult
+from gpu_zoo.baselines.loop import TrainResult, Update
 from gpu_zoo.baselines.replay import Transitions
+from gpu_zoo.baselines.runs import Runs
 from gpu_zoo.baselines.sac_config import SACConfig, default_config
 from gpu_zoo.baselines.squashed import SquashedActor, SquashedPolicy, make_actors
 from gpu_zoo.vector import GroupBuffers
@@ -159,6 +159,9 @@ class Trainer(ddpg.Trainer):
         return {**super().state_dict(), "algorithm": "sac", "config": asdict(self.sac)}
 
 
+SAC = Runs("sac", SACConfig, default_config, Trainer)
+
+
 def train(
     env_id: str,
     config: SACConfig | None = None,
@@ -181,10 +184,7 @@ def train(
         TypeError: the actions of a group are not continuous.
         ValueError: a parameter out of range, or a replay too small for one step.
     """
-    distributed.alone("sac")
-    config = default_config(env_id) if config is None else config
-    with loop.cpu_threads(config.threads):
-        return Trainer(env_id, config, env_params or {}).run(on_update)
+    return SAC.train(env_id, config, env_params, on_update)
 
 
 def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = None) -> TrainResult:
@@ -195,11 +195,4 @@ def resume(path: str | Path, *, on_update: Callable[[Update], None] | None = Non
     Raises:
         CheckpointError: the file is missing, broken or no checkpoint of SAC.
     """
-    state = checkpoint.load(path, "sac")
-    with checkpoint.fitting(path):
-        config = SACConfig(**{**state["config"], **checkpoint.places(path, state)})
-    with loop.cpu_threads(config.threads):
-        trainer = Trainer(state["env_id"], config, state["env_params"])
-        with checkpoint.fitting(path):
-            trainer.load_state_dict(state)
-        return trainer.run(on_update)
+    return SAC.resume(path, on_update)

@@ -246,7 +246,7 @@ def train_command(argv: Sequence[str]) -> Callable[..., int]:
             jobs: how many of them at once; as many as there are cores, if not given.
             wandb: also log to this project of Weights & Biases.
             resume: go on from this checkpoint or run folder, with its own algorithm and options.
-            profile: say when the run is over where its time went; of ppo and a2c.
+            profile: say when the run is over where its time went; not of pql.
             hyper: hyper-parameters.
         """
         if env_id != named or setup.entry is None:

@@ -199,8 +199,8 @@ def _check_seeds(config: Config, seeds: int, jobs: int | None) -> None:
 
 
 def _check_profile(order: Order, algorithm: str, seeds: int) -> None:
-    if order.profile and algorithm not in ("ppo", "a2c"):
-        raise UserError(f"--profile: not with {algorithm}, expected ppo or a2c")
+    if order.profile and algorithm == "pql":
+        raise UserError("--profile: not with pql, whose parts work at the same time")
     if order.profile and seeds > 1:
         raise UserError("--profile: not with --seeds, runs beside each other slow each other")
 

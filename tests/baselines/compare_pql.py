@@ -95,27 +95,18 @@ def make(
 ) -> tuple[Callable[[], object], Callable[[], Policy]]:
     """What makes an iteration of training, and what gives the policy so far."""
     if isinstance(config, PPOConfig):
-        ppo, updates = PPOTrainer(ENV_ID, config, {}), loop.iterations(config)
-        for learner in ppo.learners.values():
+        trainer: PPOTrainer | pql.Trainer = PPOTrainer(ENV_ID, config, {})
+        for learner in trainer.learners.values():
             learner.fused = learner.fused if fused else None
+    else:
+        trainer = pql.Trainer(ENV_ID, config, {})
 
-        def iterate() -> None:
-            count, returns, losses = ppo.iterate(updates)
-            index = len(ppo.curve) + 1  # its learning rate falls with the length of the curve
-            ppo.curve.append(loop.Update(index, 0, count, returns, losses, 0.0))
-
-        return iterate, lambda: Policy(
-            ENV_ID, {}, {name: learner.network for name, learner in ppo.learners.items()}
-        )
-    trainer = pql.Trainer(ENV_ID, config, {})
-
-    def iterate_pql() -> None:
+    def iterate() -> None:
         count, returns, losses = trainer.iterate()
-        index = len(trainer.curve) + 1
+        index = len(trainer.curve) + 1  # PPO's learning rate falls with the length of the curve
         trainer.curve.append(loop.Update(index, 0, count, returns, losses, 0.0))
 
-    actors: Any = {name: learner.actor for name, learner in trainer.policies.items()}
-    return iterate_pql, lambda: Policy(ENV_ID, {}, actors)
+    return iterate, trainer.policy
 
 
 def race(seed: int) -> list[Run]:

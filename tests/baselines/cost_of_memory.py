@@ -24,10 +24,10 @@ def speed(iterations: int, **options: Any) -> float:
     config = ppo.default_config(ENV_ID, device="cpu", progress=False, **SMALLER, **options)
     torch.set_num_threads(config.threads)
     trainer = ppo.Trainer(ENV_ID, config, {})
-    trainer.iterate(iterations)
+    trainer.iterate()
     begun = time.process_time()
     for _ in range(iterations):
-        trainer.iterate(iterations)
+        trainer.iterate()
     return iterations * config.num_envs * config.horizon / (time.process_time() - begun)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpu_zoo.baselines import a2c, checkpoint, ppo
+from gpu_zoo.baselines import a2c, checkpoint, loop, ppo
 from gpu_zoo.baselines.a2c import A2CConfig, Policy, evaluate, resume, train
 from gpu_zoo.baselines.checkpoint import CheckpointError
 
@@ -104,7 +104,7 @@ def test_one_step_a_rollout_of_the_optimizer_named() -> None:
         trainer = a2c.Trainer(SPREAD, small(optimizer=name), {})
         optimizer = trainer.learners["agent"].optimizer
         assert isinstance(optimizer, kind)
-        curve = trainer.run(None).curve
+        curve = loop.run(trainer).curve
         assert int(optimizer.state_dict()["state"][0]["step"]) == len(curve) == 5
         assert curve[-1].losses["agent/clip_fraction"] == 0
         assert curve[-1].losses["agent/approx_kl"] == pytest.approx(0, abs=1e-6)
@@ -112,7 +112,7 @@ def test_one_step_a_rollout_of_the_optimizer_named() -> None:
 
 def test_gradients_are_clipped() -> None:
     trainer = a2c.Trainer(SPREAD, small(max_grad_norm=1e-3), {})
-    trainer.run(None)
+    loop.run(trainer)
     gradients = [p.grad.flatten() for p in trainer.learners["agent"].network.parameters()]
     assert float(torch.cat(gradients).norm()) == pytest.approx(1e-3, rel=1e-3)
 
@@ -135,7 +135,7 @@ def test_what_those_who_left_see_teaches_nothing() -> None:
             return result
 
         trainer.env.step = spy  # type: ignore[method-assign, assignment]
-        network = trainer.run(None).policy.networks["runner"]
+        network = loop.run(trainer).policy.networks["runner"]
         weights.append(torch.cat([p.detach().flatten() for p in network.parameters()]))
         assert (left > 100) is spoil
     assert bool(weights[0].isfinite().all()) and torch.equal(*weights)

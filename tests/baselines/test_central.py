@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gpu_zoo
-from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines import loop, ppo
 from gpu_zoo.baselines.ppo import Policy, PPOConfig, evaluate, resume, train
 from gpu_zoo.registry import ENVIRONMENTS
 from gpu_zoo.spec import Actions, EnvSpec, Field, Group, Param, Slice
@@ -117,7 +117,7 @@ def test_rows_of_a_batch_keep_their_state() -> None:
 
 def test_groups_are_normalised_in_the_state_as_for_themselves() -> None:
     trainer = ppo.Trainer(TAG, small(normalize_observations=True), {})
-    trainer.iterate(2)
+    trainer.iterate()
     trainer.collect()
     assert trainer.states is not None
     parts = []
@@ -138,7 +138,7 @@ def test_only_the_global_state_tells_the_value(central: bool) -> None:
         learning_rate=3e-3,
     )  # fmt: skip
     trainer = ppo.Trainer(COIN.id, config, {})
-    trainer.run(None)
+    loop.run(trainer)
     states = torch.tensor([[1.0, 0, 1, 0, 1], [-1.0, 0, 1, 0, 1]])
     blind = torch.tensor([[0.0, 1.0]]).expand(2, 2, 2)
     with torch.no_grad():

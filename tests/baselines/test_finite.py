@@ -23,8 +23,8 @@ def test_the_run_ends_before_it_saves(
     )  # fmt: skip
     real = ppo.Trainer.iterate
 
-    def iterate(self: ppo.Trainer, updates: int) -> tuple[int, dict[str, float], dict[str, float]]:
-        episodes, returns, losses = real(self, updates)
+    def iterate(self: ppo.Trainer) -> tuple[int, dict[str, float], dict[str, float]]:
+        episodes, returns, losses = real(self)
         if len(self.curve) == 2:
             (losses if "/" in kind else returns)[kind] = float(number)
         return episodes, returns, losses

@@ -79,7 +79,7 @@ def test_a_checkpoint_plays(files: dict[str, str], who: str, group: str) -> None
     trainer = ppo.Trainer(TAG, small(frozen={group: files[who]}), {**BOX, "max_cycles": 7})
     quiet(trainer)
     steps = watched(trainer, group)
-    trainer.iterate(5)
+    trainer.iterate()
     policy = load_policy(files[who])
     (learner,) = trainer.learners.values()
     done = learner.rollout.done

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines import loop, ppo
 from gpu_zoo.baselines.lamb import Lamb, is_trusted
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import PPOConfig, resume, train
@@ -167,7 +167,7 @@ def test_the_learning_rate_follows_the_batch_and_warms_up() -> None:
     trainer = ppo.Trainer(SPREAD, config, {})
     seen: list[list[float]] = []
     groups = trainer.learners["agent"].optimizer.param_groups
-    trainer.run(lambda _: seen.append([group["lr"] for group in groups]))
+    loop.run(trainer, lambda _: seen.append([group["lr"] for group in groups]))
     wanted = [0.02 * share for share in (0.5, 0.7, 0.9, 1, 1)]
     assert [rates[0] for rates in seen] == pytest.approx(wanted)
     assert [rates[1] for rates in seen] == pytest.approx(wanted)

@@ -16,7 +16,7 @@ from toys import STAY_OR_GO, STAY_STEPS
 
 import gpu_zoo
 from gpu_zoo.baselines import learner as learning
-from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines import loop, ppo
 from gpu_zoo.baselines.gae import advantages
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.ppo import PPOConfig, evaluate, resume, train
@@ -144,7 +144,7 @@ def test_rollouts_note_who_was_in_the_game() -> None:
 
 def test_only_those_in_the_game_are_measured() -> None:
     trainer = ppo.Trainer(STAY_OR_GO.id, small(normalize_observations=True), {})
-    trainer.iterate(3)
+    trainer.iterate()
     learner = trainer.learners["agent"]
     active, moments = learner.rollout.active, learner.network.moments
     assert moments is not None
@@ -198,7 +198,7 @@ def test_what_those_who_left_see_and_do_changes_nothing(options: dict[str, Any])
             return result
 
         trainer.env.step = spy  # type: ignore[method-assign, assignment]
-        result = trainer.run(None)
+        result = loop.run(trainer)
         runs.append((result.curve, torch.nn.ModuleDict(result.policy.networks).state_dict()))
         assert (spoiled > 100) is spoil
     (curve, weights), (other_curve, other_weights) = runs

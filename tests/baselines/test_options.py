@@ -12,7 +12,7 @@ import torch
 from toys import AIM, AIM_STEPS, STAY_OR_GO, STAY_STEPS
 
 from gpu_zoo.baselines import learner as learning
-from gpu_zoo.baselines import ppo
+from gpu_zoo.baselines import loop, ppo
 from gpu_zoo.baselines.ppo import PPOConfig, evaluate, train
 from gpu_zoo.registry import ENVIRONMENTS
 
@@ -82,7 +82,7 @@ def last_batches(
     trainer = ppo.Trainer(env_id, small(**options), params)
     for learner in trainer.learners.values():
         learner.__class__ = Spy
-    trainer.run(None)
+    loop.run(trainer)
     assert len(trainer.curve) == 4
     return found[-len(trainer.learners) :]
 

@@ -146,7 +146,7 @@ def test_the_pool_grows_and_then_gives_up_its_oldest() -> None:
         trainer.learners["agent"].learn = lambda *_: torch.zeros(5)  # type: ignore[method-assign]
         with torch.no_grad():
             network.critic[-1].bias.fill_(iteration)
-        trainer.iterate(8)
+        trainer.iterate()
         trainer.curve.append(ppo.Update(iteration, 0, 0, {}, {}, 0.0))
         found.append(met())
     start = [0.0, 0.0, 0.0]
@@ -161,7 +161,7 @@ def test_versions_do_not_learn() -> None:
     assert pool is not None
     versions = pool.members[0].items()
     before = {n: {k: v.clone() for k, v in x.state_dict().items()} for n, x in versions}
-    trainer.iterate(6)
+    trainer.iterate()
     for name, network in versions:
         assert all(torch.equal(before[name][k], v) for k, v in network.state_dict().items())
         assert not any(p.requires_grad for p in network.parameters())
@@ -207,7 +207,7 @@ def test_nothing_is_learned_from_what_versions_do(recurrent: bool) -> None:
 def test_nothing_is_measured_of_what_versions_do() -> None:
     config = small(normalize_observations=True, scale_rewards=True)
     trainer = ppo.Trainer(TAG, config, {"max_cycles": 7})
-    trainer.iterate(9)
+    trainer.iterate()
     for name, places in PLACES.items():
         learner = trainer.learners[name]
         own = [i for i in range(20) if not any(rows.start <= i < rows.stop for rows, _ in places)]
@@ -222,7 +222,7 @@ def test_nothing_is_measured_of_what_versions_do() -> None:
 def test_returns_are_those_among_the_present_ones() -> None:
     """The first four environments, counted again from their rewards; the others play as much."""
     trainer = ppo.Trainer(TAG, small(stagger=False, horizon=21), {"max_cycles": 7})
-    episodes, returns, _ = trainer.iterate(9)
+    episodes, returns, _ = trainer.iterate()
     assert episodes == 4 * 3
     for name, learner in trainer.learners.items():
         rewards = learner.rollout.rewards

@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 
 import gpu_zoo
-from gpu_zoo.baselines import checkpoint, evaluation, ppo
+from gpu_zoo.baselines import checkpoint, evaluation, loop, ppo
 from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.checkpoint import CheckpointError
 from gpu_zoo.baselines.gae import advantages
@@ -294,7 +294,7 @@ def test_continuous_actions_train() -> None:
 
     trainer.env.step = spy  # type: ignore[method-assign, assignment]
     before = {k: v.clone() for k, v in trainer.learners["agent"].network.state_dict().items()}
-    result = trainer.run(None)
+    result = loop.run(trainer)
     given, kept = torch.stack(seen[-10:]), trainer.learners["agent"].rollout.actions
     assert bool(((kept < 0) | (kept > 1)).any())
     assert torch.equal(given, kept.clamp(0, 1))
@@ -352,7 +352,7 @@ def test_resume_is_exact(env_id: str, tmp_path: Path) -> None:
 def test_all_groups_learn_at_once() -> None:
     trainer = ppo.Trainer(TAG, small(total_steps=800), {})
     before = {g: [p.clone() for p in x.network.parameters()] for g, x in trainer.learners.items()}
-    result = trainer.run(None)
+    result = loop.run(trainer)
     assert set(before) == {"adversary", "agent"}
     for group, old in before.items():
         new = list(result.policy.networks[group].parameters())
@@ -371,7 +371,7 @@ def test_returns_are_those_of_whole_episodes() -> None:
     running = {g: np.zeros((6, x.rollout.rewards.shape[2])) for g, x in trainer.learners.items()}
     started = steps.numpy() < 0  # none: the first episodes are short
     for _ in range(2):
-        episodes, returns, _ = trainer.iterate(2)
+        episodes, returns, _ = trainer.iterate()
         counted: dict[str, list[float]] = {g: [] for g in running}
         for group, learner in trainer.learners.items():
             whole = started.copy()
@@ -410,7 +410,7 @@ def test_learning_rate(anneal: bool) -> None:
     trainer = ppo.Trainer(SPREAD, small(anneal=anneal, learning_rate=0.008), {})
     seen: list[float] = []
     optimizer = trainer.learners["agent"].optimizer
-    trainer.run(lambda _: seen.append(optimizer.param_groups[0]["lr"]))
+    loop.run(trainer, lambda _: seen.append(optimizer.param_groups[0]["lr"]))
     left = [1, 0.8, 0.6, 0.4, 0.2] if anneal else [1] * 5
     assert seen == pytest.approx([0.008 * x for x in left])
 
@@ -441,7 +441,7 @@ def test_target_kl_ends_the_passes_early() -> None:
     def gradient_steps(target_kl: float | None) -> int:
         config = small(total_steps=160, epochs=6, target_kl=target_kl, learning_rate=0.01)
         trainer = ppo.Trainer(SPREAD, config, {})
-        trainer.run(None)
+        loop.run(trainer)
         state = trainer.learners["agent"].optimizer.state_dict()["state"]
         return int(state[0]["step"])
 

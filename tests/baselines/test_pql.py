@@ -14,7 +14,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from gpu_zoo.baselines import checkpoint, parcel, pql, pql_parts
+from gpu_zoo.baselines import checkpoint, loop, parcel, pql, pql_parts
 from gpu_zoo.baselines.checkpoint import CheckpointError
 from gpu_zoo.baselines.ddpg import DDPGConfig
 from gpu_zoo.baselines.ddpg import train as train_ddpg
@@ -281,7 +281,7 @@ def test_ratios_are_kept_whoever_is_slow(slow: str | None, monkeypatch: pytest.M
         monkeypatch.setattr(part, "turn", take_long)
     config = small(total_steps=480, warmup=7, updates=8, concurrent=True)
     trainer = pql.Trainer(PENDULUM, config, {})
-    trainer.run(None)
+    loop.run(trainer)
     values, policy = trainer.values["agent"], trainer.policies["agent"]
     assert trainer.explorer.steps == 60
     assert gradient_steps(values.optimizer) == 8 * (60 - 7)

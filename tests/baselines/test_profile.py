@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_zoo.baselines import a2c, ppo, profile
+from gpu_zoo.baselines import a2c, ddpg, loop, ppo, profile, sac
 from gpu_zoo.baselines.profile import REST, Profile, part, recording
 
 SPREAD = "mpe/simple_spread_v3"
@@ -29,6 +29,19 @@ def test_the_parts_of_a_run_add_up_to_it(algorithm: str) -> None:
     assert all(took > 0 for took in seconds.values())
     assert sum(seconds.values()) == pytest.approx(found.whole)
     assert found.whole >= curve[-1].seconds  # the trainer's own clock, which starts a little later
+
+
+@pytest.mark.parametrize("algorithm", [ddpg, sac])
+def test_so_do_the_parts_of_learning_from_a_replay(algorithm: Any) -> None:
+    small = {**SMALL, "warmup": 10, "batch_size": 16, "hidden": (8,)}
+    config = algorithm.default_config("classic/pendulum_v1", total_steps=1200, **small)
+    with recording() as found:
+        curve = algorithm.train("classic/pendulum_v1", config).curve
+    seconds = found.seconds()
+    assert set(seconds) == {"environment steps", "acting", "replay", "learning", REST}
+    assert all(took > 0 for took in seconds.values())
+    assert sum(seconds.values()) == pytest.approx(found.whole)
+    assert found.whole >= curve[-1].seconds
 
 
 def test_each_part_gets_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +68,7 @@ def test_each_part_gets_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slower(learner.optimizer, "step", 11)
     slower(trainer, "record", 13)
     with recording() as found:
-        trainer.run(None)
+        loop.run(trainer)
     assert found.seconds() == {
         "environment steps": 2 * 25 * 2, "acting": 2 * 25 * 3, "values and advantages": 2 * 5,
         "gradient": 2 * 6 * 7, "optimizer": 2 * 6 * 11, REST: 2 * 25 * 13,

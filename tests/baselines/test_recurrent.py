@@ -84,7 +84,7 @@ def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: boo
     """Log-probabilities, values and returns of the third rollout, lane by lane with a memory of
     the test's own, which is zero where an episode begins, and once the agent has left."""
     trainer = ppo.Trainer(env_id, small(central_critic=central), params)
-    trainer.iterate(9)
+    trainer.iterate()
     crossing = {n: x.rollout.done[-1].clone() for n, x in trainer.learners.items()}
     held = {n: x.memory.clone() for n, x in trainer.learners.items() if x.memory is not None}
     trainer.collect()
@@ -132,7 +132,7 @@ def test_a_rollout_is_played_step_by_step(env_id: str, params: Any, central: boo
 
 def test_minibatches_are_whole_environments() -> None:
     trainer = ppo.Trainer(TAG, small(central_critic=True), {"max_cycles": 4})
-    trainer.iterate(9)
+    trainer.iterate()
     trainer.collect()
     learner = trainer.learners["adversary"]
     with torch.no_grad():

@@ -115,7 +115,7 @@ def test_all_that_asks_the_network_sees_normalised_observations(tmp_path: Path) 
 def test_the_final_observation_is_normalised() -> None:
     config = small(normalize_observations=True, stagger=False, horizon=4, gamma=0.9)
     trainer = ppo.Trainer(SPREAD, config, {"max_cycles": 4})
-    trainer.iterate(2)
+    trainer.iterate()
     trainer.collect()
     learner = trainer.learners["agent"]
     with torch.no_grad():

@@ -142,7 +142,7 @@ def filled(kind: str, **changes: Any) -> tuple[ppo.Trainer, learning.Learner]:
     """A trainer with blocks that differ, after its second rollout."""
     env_id, params, group = GAMES[kind]
     trainer = ppo.Trainer(env_id, small(**changes), params)
-    trainer.iterate(9)
+    trainer.iterate()
     network: Any = trainer.learners[group].network
     with torch.no_grad():
         network.actor[-1].weight.mul_(20)
@@ -362,7 +362,7 @@ def test_returns_are_the_leader_s_and_the_followers_beside_them() -> None:
     trainer = ppo.Trainer(TAG, small(horizon=13, stagger=False), {"max_cycles": 5})
     running = {g: np.zeros((12, x.rollout.rewards.shape[2])) for g, x in trainer.learners.items()}
     for _ in range(2):
-        episodes, returns, losses = trainer.iterate(2)
+        episodes, returns, losses = trainer.iterate()
         for group, learner in trainer.learners.items():
             counted: list[list[float]] = [[], [], []]
             for t in range(13):
@@ -409,7 +409,7 @@ def test_resume_is_exact(options: dict[str, Any], kind: str, tmp_path: Path) -> 
 
 def test_observations_are_normalised_without_their_labels() -> None:
     trainer = ppo.Trainer(TAG, small(normalize_observations=True, central_critic=True), {})
-    trainer.iterate(3)
+    trainer.iterate()
     for learner in trainer.learners.values():
         moments, n = learner.network.moments, learner.rollout.obs_size
         assert moments is not None

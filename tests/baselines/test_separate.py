@@ -126,4 +126,4 @@ def test_states_of_central_critics_are_in_the_agents_order() -> None:
     trainer.collect()
     assert trainer.states is not None
     assert torch.equal(trainer.states.states[-1], trainer.env.state())
-    trainer.iterate(5)
+    trainer.iterate()

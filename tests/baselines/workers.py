@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpu_zoo.baselines import distributed, ppo
+from gpu_zoo.baselines import distributed, loop, ppo
 from gpu_zoo.baselines import learner as learning
 from gpu_zoo.baselines.ppo import PPOConfig
 
@@ -55,7 +55,7 @@ def record(folder: Path) -> None:
     with distributed.joined():
         trainer = ppo.Trainer(ENV, config(), PARAMS)
         first = {name: g.observations.clone() for name, g in trainer.env.group.items()}
-        curve = trainer.run(None).curve
+        curve = loop.run(trainer).curve
         content = {
             "first": first,
             "steps": [

@@ -270,7 +270,7 @@ def test_rollouts_keep_masks_and_the_loss_uses_them(space: int, options: dict[st
     over what the state's coins allowed."""
     params = {"SPACE": space, "may_quit": True}
     trainer = ppo.Trainer(LEAVING.id, small(stagger=False, **options), params)
-    trainer.iterate(9)
+    trainer.iterate()
     seen: list[torch.Tensor] = []
     step = trainer.env.step
 

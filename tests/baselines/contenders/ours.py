@@ -43,7 +43,7 @@ def make(setting: Setting, *, threads: int = 1, shipped: bool = False) -> Conten
         {
             "environment": (environment.quantum * config.num_envs, lambda: environment.run(1)),
             "acting": (steps, act),
-            "training": (steps, lambda: trainer.iterate(10**9)),  # its learning rate stays
+            "training": (steps, trainer.iterate),  # its learning rate stays
         },
         learn,
     )

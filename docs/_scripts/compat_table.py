@@ -31,9 +31,10 @@ def compatibility() -> Iterator[str]:
     yield "Environment steps a second of training `simple_spread` (three agents), one torch thread:"
     yield ""
     rows = [
-        (c.library, *speeds(**found[name]["rates"]))
+        (f"{c.library}{how}", *speeds(**found[name][rates]))
         for name, c in tested.items()
-        if "rates" in found[name]
+        for rates, how in (("rates", ""), ("collecting", ", collecting alone"))
+        if rates in found[name]
     ]
     yield from table(("library", "on mpe2, in its usual way", "on gpu_zoo", "ratio"), rows)
     if files:

@@ -15,6 +15,7 @@ class Combination:
         packages: for pip, exact.
         tests: files under tests/wrappers, each without ``test_`` and ``.py``.
         bench: a module of ``tests/compat/bench``, if speed is measured with this combination.
+        collects: whether that module can measure collecting without training as well.
     """
 
     library: str
@@ -22,6 +23,7 @@ class Combination:
     packages: tuple[str, ...]
     tests: tuple[str, ...]
     bench: str | None = None
+    collects: bool = False
 
 
 MPE = ("mpe2==1.1.1", "supersuit==3.11.0")
@@ -61,6 +63,7 @@ COMBINATIONS = {
         ("torchrl==0.14.1", "tensordict==0.14.3", "gymnasium==1.4.0", *MPE),
         ("torchrl",),
         bench="torchrl",
+        collects=True,
     ),
     "torchrl-oldest": Combination(
         "TorchRL",

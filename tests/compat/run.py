@@ -67,12 +67,12 @@ def test(python: Path, combination: Combination, full: bool) -> Result:
     return {"ok": ok, **counts, **({} if ok else {"said": said})}
 
 
-def bench(python: Path, name: str, seconds: float, rounds: int) -> Result:
+def bench(python: Path, name: str, arguments: str, rounds: int) -> Result:
     """Environment steps a second, in turns, each in a process of its own."""
     rates: dict[str, list[float]] = {"usual": [], "ours": []}
     for _ in range(rounds):
         for who, found in rates.items():
-            code = f"from bench import {name}; print('rate', {name}.{who}({seconds}))"
+            code = f"from bench import {name}; print('rate', {name}.{who}({arguments}))"
             done = subprocess.run(
                 [str(python), "-c", code], cwd=HERE, capture_output=True, text=True,
                 env=_environment(),
@@ -98,7 +98,10 @@ def run(name: str, folder: Path, *, full: bool, measure: bool, args: argparse.Na
     result: Result = {"date": date.today().isoformat(), "versions": versions(python)}
     result["tests"] = test(python, combination, full)
     if measure and combination.bench:
-        result["rates"] = bench(python, combination.bench, args.seconds, args.rounds)
+        result["rates"] = bench(python, combination.bench, f"{args.seconds}", args.rounds)
+        if combination.collects:
+            arguments = f"{args.seconds}, learn=False"
+            result["collecting"] = bench(python, combination.bench, arguments, args.rounds)
         result["load"] = os.getloadavg()[0]
     return result
 
@@ -124,7 +127,11 @@ def main() -> int:
         for name in args.names or COMBINATIONS:
             folder = args.keep or Path(empty)
             result = run(name, folder, full=args.full, measure=args.bench, args=args)
-            kept = {k: v for k, v in results.get(name, {}).items() if k in ("rates", "load")}
+            kept = {
+                k: v
+                for k, v in results.get(name, {}).items()
+                if k in ("rates", "collecting", "load")
+            }
             results[name] = {**kept, **result}
             path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
             tests = {k: v for k, v in result["tests"].items() if k != "said"}

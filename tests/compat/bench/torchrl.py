@@ -59,8 +59,11 @@ def _update(loss: Any, optimizer: Any, data: Any) -> None:
             optimizer.step()
 
 
-def _train(env: Any, seconds: float) -> float:
-    """Environment steps a second of whole iterations, after one that is not timed."""
+def _train(env: Any, seconds: float, learn: bool) -> float:
+    """Environment steps a second of whole iterations, after one that is not timed.
+
+    Without learning, what is collected is thrown away, and the policy stays.
+    """
     import torch
     from torchrl.collectors import Collector
 
@@ -72,7 +75,8 @@ def _train(env: Any, seconds: float) -> float:
     since = time.perf_counter()
     for data in collector:
         collecting += time.perf_counter() - since
-        _update(loss, optimizer, data)
+        if learn:
+            _update(loss, optimizer, data)
         done += FRAMES
         since = time.perf_counter()
         if done == 0:
@@ -84,18 +88,18 @@ def _train(env: Any, seconds: float) -> float:
     return done / (since - begun)
 
 
-def usual(seconds: float) -> float:
+def usual(seconds: float, learn: bool = True) -> float:
     """In TorchRL's own way with PettingZoo's environments."""
     from mpe2 import simple_spread_v3
     from torchrl.envs import PettingZooWrapper, SerialEnv
 
     warnings.filterwarnings("ignore", message="PettingZoo in TorchRL is tested")
     many = SerialEnv(USUAL_ENVS, lambda: PettingZooWrapper(simple_spread_v3.parallel_env()))
-    return _train(many, seconds)
+    return _train(many, seconds, learn)
 
 
-def ours(seconds: float) -> float:
+def ours(seconds: float, learn: bool = True) -> float:
     """On a batch."""
     from gpu_zoo.wrappers.torchrl import TorchRLEnv
 
-    return _train(TorchRLEnv("mpe/simple_spread_v3", OUR_ENVS), seconds)
+    return _train(TorchRLEnv("mpe/simple_spread_v3", OUR_ENVS), seconds, learn)

@@ -30,7 +30,7 @@ from gpu_zoo.baselines.flat import clip_before_steps
 from gpu_zoo.baselines.loop import TrainResult, Update
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.runs import Runs
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 __all__ = [
     "A2CConfig",

@@ -40,7 +40,7 @@ from gpu_zoo.baselines.loop import TrainResult, Update
 from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.replay import Replay, Transitions, next_observations
 from gpu_zoo.baselines.runs import Runs
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 __all__ = [
     "DDPGConfig", "DeterministicPolicy", "TrainResult", "Update", "default_config", "evaluate",

@@ -13,8 +13,8 @@ from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player, frozen_copy
 from gpu_zoo.baselines.policies import excerpt, networks_in
+from gpu_zoo.results import GroupBuffers
 from gpu_zoo.spec import GroupLayout
-from gpu_zoo.vector import GroupBuffers
 
 Source = dict[str, Any] | None  # what a checkpoint holds of one group; None for chance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 ARRAYS = (
     "observations", "final_observations", "rewards", "terminations", "truncations", "actions",

@@ -22,7 +22,7 @@ from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.rollout import Rollout, next_values, normalise
 from gpu_zoo.baselines.running import RewardScale
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 

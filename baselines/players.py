@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gpu_zoo.baselines.masks import draw_allowed
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 
 class Player:

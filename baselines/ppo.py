@@ -38,7 +38,7 @@ from gpu_zoo.baselines.pool import Pool, environments_each
 from gpu_zoo.baselines.profile import part
 from gpu_zoo.baselines.rollout import States
 from gpu_zoo.baselines.runs import Runs
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 __all__ = [
     "Evaluation", "PPOConfig", "Policy", "Score", "TrainResult", "Update",

@@ -25,7 +25,7 @@ from gpu_zoo.baselines.pql_config import PQLConfig
 from gpu_zoo.baselines.replay import Replay, next_observations
 from gpu_zoo.baselines.ring import Ring
 from gpu_zoo.baselines.running import RunningMoments
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 
 class Place:

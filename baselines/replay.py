@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gpu_zoo.baselines.ring import Ring
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Replay:
         Args:
             observations: ``(num_envs, agents, obs_size)``.
             actions: ``(num_envs, agents, *action_shape)``.
-            active: bool ``(num_envs, agents)``, as in :class:`~gpu_zoo.vector.GroupBuffers`.
+            active: bool ``(num_envs, agents)``, as in :class:`~gpu_zoo.results.GroupBuffers`.
         """
         self._note(observations=observations, actions=actions, active=active)
 

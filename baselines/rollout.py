@@ -12,7 +12,7 @@ from torch import Tensor
 from gpu_zoo.baselines.distributed import total
 from gpu_zoo.baselines.graph import host_knows
 from gpu_zoo.baselines.networks import ActorCritic
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 Stored = TypeVar("Stored", "States", "Rollout")
 

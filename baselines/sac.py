@@ -32,7 +32,7 @@ from gpu_zoo.baselines.replay import Transitions
 from gpu_zoo.baselines.runs import Runs
 from gpu_zoo.baselines.sac_config import SACConfig, default_config
 from gpu_zoo.baselines.squashed import SquashedActor, SquashedPolicy, make_actors
-from gpu_zoo.vector import GroupBuffers
+from gpu_zoo.results import GroupBuffers
 
 __all__ = [
     "SACConfig", "SquashedPolicy", "TrainResult", "Update", "default_config", "evaluate", "resume",

@@ -66,7 +66,7 @@ class EpisodeLog:
             raise TypeError(f"env: {type(env).__name__}, expected a gpu_zoo.VectorEnv")
         if env.closed:
             raise ClosedEnvironmentError(f"EpisodeLog: {env.spec.id} was closed; make a new one")
-        self._env = env
+        self._env, self._engine = env, env.engine
         self._environments = _checked(environments, env.num_envs)
         self._steps = _time_limit(env) if steps is None else _as_int("steps", steps)
         if self._steps < 1:
@@ -77,9 +77,9 @@ class EpisodeLog:
         self._lanes = self._to_device(np.arange(len(chosen)))
         self._sources = dict(self._find_sources(chosen, observations))
         self._allocate()
-        if env._is_reset:
+        if self._engine.is_reset:
             self._log_frame()  # of environments that stand at the start of an episode
-        env._watchers.append(self._notice)
+        self._engine.watchers.append(self._notice)
 
     @property
     def complete(self) -> bool:
@@ -135,8 +135,8 @@ class EpisodeLog:
 
     def close(self) -> None:
         """Log nothing from now on; what was logged can be fetched. Closing twice does nothing."""
-        if self._notice in self._env._watchers:
-            self._env._watchers.remove(self._notice)
+        if self._notice in self._engine.watchers:
+            self._engine.watchers.remove(self._notice)
 
     def __enter__(self) -> EpisodeLog:
         return self
@@ -152,13 +152,13 @@ class EpisodeLog:
     # Memory ------------------------------------------------------------------------------------
 
     def _to_device(self, array: npt.NDArray[Any]) -> Any:
-        return self._env._backend.public(self._env._backend.native(array))
+        return self._engine.backend.public(self._engine.backend.native(array))
 
     def _find_sources(
         self, chosen: npt.NDArray[np.int64], observations: bool
     ) -> Iterator[tuple[str, Source]]:
         """What is logged, by name, and where it comes from."""
-        for name in self._env._program.fields:
+        for name in self._engine.program.fields:
             yield f"state/{name}", self._field(name, chosen)
         kinds = [*STEP_BUFFERS, "active", *(["observations"] if observations else [])]
         for group in self._env.groups:
@@ -166,14 +166,14 @@ class EpisodeLog:
                 yield f"{kind}/{group}", self._rows(f"{kind}/{group}")
 
     def _rows(self, name: str) -> Source:
-        array, index = self._env._arrays[name], self._index
+        array, index = self._engine.arrays[name], self._index
         return lambda: array[index]
 
     def _field(self, name: str, chosen: npt.NDArray[np.int64]) -> Source:
         """A field of the state, which lies in tiles: the environments of a tile side by side."""
-        env = self._env
-        field, tile = env._program.fields[name], env._program.tile
-        tiles = env._backend.public(env._memory.tiles(field))
+        engine = self._engine
+        field, tile = engine.program.fields[name], engine.program.tile
+        tiles = engine.backend.public(engine.memory.tiles(field))
         which, lane = self._to_device(chosen // tile), self._to_device(chosen % tile)
         shape = (len(chosen), *field.shape)
         return lambda: tiles[which, :, lane].reshape(shape)
@@ -185,7 +185,7 @@ class EpisodeLog:
         being logged, whether it has ended, and how many steps it has, those included that are not
         kept.
         """
-        count, env = len(self._environments), self._env
+        count, program = len(self._environments), self._engine.program
         self._buffers = {
             "length": Buffer(np.dtype("i8"), (count,)),
             "going": Buffer(np.dtype("?"), (count,)),
@@ -193,7 +193,7 @@ class EpisodeLog:
         }
         for name in self._sources:
             kind, _, what = name.partition("/")
-            own = env._program.fields[what] if kind == "state" else env._program.buffers[name]
+            own = program.fields[what] if kind == "state" else program.buffers[name]
             rows = self._steps + (1 if kind in STEP_BUFFERS else 2)
             self._buffers[name] = Buffer(own.dtype, (rows, count, *own.shape))
         self._offsets: dict[str, int] = {}
@@ -255,7 +255,7 @@ class EpisodeLog:
     def _log_last_observations(self, row: Any) -> None:
         for name, buffer in self._logged.items():
             if name.startswith("observations/"):
-                last = self._env._arrays[f"final_{name}"]
+                last = self._engine.arrays[f"final_{name}"]
                 buffer[row, self._lanes] = last[self._index]
 
     def _write(self, kinds: tuple[str, ...], row: Any) -> None:
@@ -264,7 +264,7 @@ class EpisodeLog:
                 self._logged[name][row, self._lanes] = source()
 
     def _now(self, name: str) -> Any:
-        return self._env._arrays[name][self._index]
+        return self._engine.arrays[name][self._index]
 
 
 def _checked(environments: Sequence[int], num_envs: int) -> tuple[int, ...]:

@@ -355,7 +355,7 @@ class EnvSpec:
         notes: differences from the reference and oddities kept from it.
         render: ``"module:function"`` that draws one environment, imported only when needed.
         render_fps: frames a second that a window shows and a recording plays.
-        inside: likewise one that is given a drop-in's :class:`~gpu_zoo.wrappers.pettingzoo.Game`
+        inside: likewise one that is given a drop-in's :class:`~gpu_zoo.wrappers.game.Game`
             and returns, by name, functions that get what code written against the reference reads
             from its unwrapped environment.
         history: version history, newest first.

@@ -9,7 +9,7 @@ from gpu_zoo.vector import VectorEnv
 
 def as_if_on_a_gpu(batch: VectorEnv) -> None:
     """Have a batch take nothing but what its backend has made an array of the device of."""
-    backend: Any = batch._backend
+    backend: Any = batch.engine.backend
     sent: list[Any] = []
     native = backend.native
 

@@ -67,7 +67,7 @@ def test_a_change_compiles_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> None:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(env._backend, "load", never)
+    monkeypatch.setattr(env.engine.backend, "load", never)
     env.set_param("g", [1.0, 2.0, 3.0])
     env.set_param("g", 4.0)
     env.set_reset_pool({"theta_dot": np.ones(5, np.float32)})
@@ -263,7 +263,7 @@ def test_a_failed_compilation_changes_nothing(change: str, monkeypatch: pytest.M
         raise OSError("no room")
 
     with monkeypatch.context() as broken, pytest.raises(OSError, match="no room"):
-        broken.setattr(env._backend, "load", fail)
+        broken.setattr(env.engine.backend, "load", fail)
         own()
     assert env.params["g"] == 10.0
     env.reset(seed=0)

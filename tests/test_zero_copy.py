@@ -55,7 +55,7 @@ def address(array: Any) -> int:
 def kernels_address(env: VectorEnv, name: str, group: str) -> int:
     """Where the kernel reads or writes a group's buffer: a pointer in its Io struct."""
     at = list(env.groups).index(group)
-    return int(env._backend._io[name][at])  # type: ignore[attr-defined]
+    return int(env.engine.backend._io[name][at])  # type: ignore[attr-defined]
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -171,7 +171,7 @@ def test_given_actions_are_copied_once(kind: Any) -> None:
     given: Any = np.zeros(6, np.int32)
     if kind == "torch":
         given = importlib.import_module("torch").from_numpy(given)
-    assert address(env._backend.native(given)) == address(given)
+    assert address(env.engine.backend.native(given)) == address(given)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -329,7 +329,7 @@ def test_step_releases_the_gil(hold: bool, monkeypatch: pytest.MonkeyPatch) -> N
         library = ctypes.PyDLL(cpu.pool()._name)
         library.zoo_pool_run.argtypes = cpu.pool().zoo_pool_run.argtypes
         library.zoo_pool_run.restype = None
-        monkeypatch.setattr(env._backend, "_run", library.zoo_pool_run)
+        monkeypatch.setattr(env.engine.backend, "_run", library.zoo_pool_run)
     progress, stop = [0], threading.Event()
 
     def count() -> None:
@@ -345,7 +345,7 @@ def test_step_releases_the_gil(hold: bool, monkeypatch: pytest.MonkeyPatch) -> N
         made = 0
         for _ in range(200 if hold else 5000):
             before = progress[0]
-            env._backend.launch("step")  # nothing else, so that nothing else gives it away
+            env.engine.backend.launch("step")  # nothing else, so that nothing else gives it away
             made += progress[0] - before
             if made and not hold:
                 break

@@ -15,7 +15,8 @@ from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.errors import InvalidAction, MissingDependency
 from gpu_zoo.memory import copied, to_numpy
-from gpu_zoo.vector import GroupBuffers, VectorEnv
+from gpu_zoo.results import GroupBuffers
+from gpu_zoo.vector import VectorEnv
 from gpu_zoo.wrappers.incoming import on_host
 
 try:
@@ -109,7 +110,7 @@ class AgileRLVecEnv(PettingZooVecEnv):
                 for agent, action in actions.items()
             }
         )
-        over = to_numpy(self.batch._arrays["done"])[:, None]
+        over = to_numpy(self.batch.engine.arrays["done"])[:, None]
         results: tuple[ByAgent, ...] = ({}, {}, {}, {})
         for name, group in self.batch.group.items():
             gone = ~acted[name]
@@ -124,7 +125,7 @@ class AgileRLVecEnv(PettingZooVecEnv):
 
     def _as_action(self, agent: str, action: Any, acts: Any) -> Any:
         """What the batch takes for it, on the batch's device."""
-        return self.batch._backend.native(self._on_host(agent, action, acts))
+        return self.batch.engine.backend.native(self._on_host(agent, action, acts))
 
     def _on_host(self, agent: str, action: Any, acts: Any) -> npt.NDArray[Any]:
         array = on_host(f"actions[{agent!r}]", action)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpu_zoo.errors import InvalidAction, MissingDependency
-from gpu_zoo.vector import GroupBuffers, VectorEnv
+from gpu_zoo.results import GroupBuffers
+from gpu_zoo.vector import VectorEnv
 
 try:
     import jax
@@ -19,7 +20,7 @@ except ImportError as error:
 
 
 class Arrays(NamedTuple):
-    """What JAX sees of a group after a step, as :class:`~gpu_zoo.vector.GroupBuffers` has it.
+    """What JAX sees of a group after a step, as :class:`~gpu_zoo.results.GroupBuffers` has it.
 
     It is a pytree: it goes into a jitted function as it is, and a list of them is stacked by
     ``jax.tree.map(lambda *rows: jnp.stack(rows), *steps)``.
@@ -131,7 +132,7 @@ class JaxEnv:
         return self._results()
 
     def _results(self) -> dict[str, Arrays]:
-        self.batch._backend.wait()  # on CUDA, JAX works on a stream of its own
+        self.batch.engine.backend.wait()  # on CUDA, JAX works on a stream of its own
         if self._copy is None:
             return dict(self._views)
         results: dict[str, Arrays] = jax.block_until_ready(self._copy(self._views))

@@ -17,7 +17,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.memory import copied, to_numpy
-from gpu_zoo.vector import GroupBuffers, VectorEnv
+from gpu_zoo.results import GroupBuffers
+from gpu_zoo.vector import VectorEnv
 from gpu_zoo.wrappers.incoming import assign
 
 # From a group's arrays to its actions: integers ``(num_envs, agents)``, or
@@ -124,11 +125,11 @@ class Lanes:
             ResetNeeded: no reset yet.
         """
         if actions is not None:
-            assign(self._actions, actions, "actions", validate=self.batch._validate)
+            assign(self._actions, actions, "actions", validate=self.batch.validate_actions)
         for name, policy in self._others.items():
             group = self.batch.group[name]
             said = f"actions of others[{name!r}]"
-            assign(group.actions, policy(group), said, validate=self.batch._validate)
+            assign(group.actions, policy(group), said, validate=self.batch.validate_actions)
         # Not what it is after the step: then it may be the next episode's.
         acted = copied(self.buffers.active)
         self.batch.step()
@@ -139,7 +140,7 @@ class Lanes:
             terminated=self._flat(terminated),
             truncated=self._flat(truncated),
             ended=self._flat(terminated | truncated),
-            over=copied(self._each(self.batch._arrays["done"])),
+            over=copied(self._each(self.batch.engine.arrays["done"])),
         )
 
     def last_observations(self, over: Any) -> Any:
@@ -164,7 +165,7 @@ class Lanes:
             Returns, of the rewards' dtype, and lengths, int32; both ``(lanes,)`` and fresh.
         """
         so_far, whole = self.buffers.episode_returns, self.buffers.last_returns
-        steps, length = (self.batch._arrays[name] for name in ("steps", "last_lengths"))
+        steps, length = (self.batch.engine.arrays[name] for name in ("steps", "last_lengths"))
         return (
             self._xp.where(over, self._flat(whole), self._flat(so_far)),
             self._xp.where(over, self._each(length), self._each(steps)),
@@ -196,7 +197,7 @@ def require_torch(batch: VectorEnv) -> None:
     Raises:
         TypeError: they are of another kind.
     """
-    kind = type(batch._arrays["done"])
+    kind = type(batch.engine.arrays["done"])
     if not hasattr(kind, "clone"):
         raise TypeError(f"batch: arrays are {kind.__name__}, expected make_vec(..., array='torch')")
 

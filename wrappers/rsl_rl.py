@@ -96,7 +96,7 @@ class RslRlVecEnv(VecEnv):
         Setting it sets the clock of each environment to that of its first lane, so that time limits
         fall in different steps: rsl_rl's ``init_at_random_ep_len``.
         """
-        steps: torch.Tensor = self.batch._arrays["steps"]
+        steps: torch.Tensor = self.batch.engine.arrays["steps"]
         return steps.long().repeat_interleave(self._lanes.agents)
 
     @episode_length_buf.setter

@@ -372,7 +372,7 @@ def _state(batch: VectorEnv, name: str) -> torch.Tensor:
 
 def _last_state(batch: VectorEnv, state: torch.Tensor) -> torch.Tensor | None:
     """The state with which episodes ended, if they just did, else the state; None if none did."""
-    done = batch._arrays["done"]
+    done = batch.engine.arrays["done"]
     if not done.any():
         return None
     return torch.where(done.unsqueeze(-1), _state(batch, "final_observations"), state)

@@ -156,18 +156,18 @@ class TianshouVectorEnv(BaseVectorEnv):
             ValueError: an environment is named twice.
         """
         rows = self._rows(id)
-        over = rows[to_numpy(self.batch._arrays["done"])[rows]]
+        over = rows[to_numpy(self.batch.engine.arrays["done"])[rows]]
         if len(over):
             raise ResetNeeded(f"step: the episode of environment {over[0]} is over; reset it first")
         others = np.setdiff1d(np.arange(self.env_num), rows)
-        before = self.batch.get_state() if len(others) else None
+        engine, before = self.batch.engine, self.batch.get_state() if len(others) else None
         if before is not None:  # those that are over are not to be reset, but to stay as they are
-            validate, self.batch._validate = self.batch._validate, False
+            refuses, engine.refuses_finished = engine.refuses_finished, False
         try:
             results = self.batch.step({self._agent: self._actions(action, rows)})[:4]
         finally:
             if before is not None:
-                self.batch._validate = validate
+                engine.refuses_finished = refuses
         told = [np.array(to_numpy(result[self._agent]))[rows] for result in results]
         if before is not None:
             after = self.batch.get_state()
@@ -190,11 +190,11 @@ class TianshouVectorEnv(BaseVectorEnv):
             given = given.astype(np.float32, copy=False)
         every = self._idle().astype(given.dtype)
         every[rows] = given
-        return self.batch._backend.native(every)
+        return self.batch.engine.backend.native(every)
 
     def _idle(self) -> npt.NDArray[Any]:
         """What those that are not asked are given: 0, or the nearest that is allowed."""
-        (layout,) = self.batch._program.groups
+        (layout,) = self.batch.engine.program.groups
         shape = (self.env_num, *self._attributes["action_space"].shape)
         masks = self.batch.group[layout.name].action_masks
         if masks is None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpu_zoo.errors import InvalidAction, MissingDependency
 from gpu_zoo.registry import make_vec
+from gpu_zoo.results import GroupBuffers
 from gpu_zoo.seeds import seed_rows
-from gpu_zoo.vector import GroupBuffers
 
 try:
     import torch
@@ -201,7 +201,7 @@ class TorchRLEnv(EnvBase):
         # detach, or the kernel's memory would become part of the policy's graph.
         group.actions.copy_(action.detach())
         # What int32 has no room for would come out as another action.
-        if self.batch._validate and (group.actions != action).any():
+        if self.batch.validate_actions and (group.actions != action).any():
             raise InvalidAction(f"({name!r}, 'action'): {action.max()}, expected an action")
 
     @staticmethod
@@ -253,7 +253,7 @@ class TorchRLEnv(EnvBase):
 
     def _set_seed(self, seed: int | None) -> None:
         """Seed each environment's stream; its next episode is that of ``reset(seed=...)``."""
-        if not self.batch._is_reset:
+        if not self.batch.engine.is_reset:
             self.batch.reset(seed=seed)
         rows = seed_rows(seed, self.batch.num_envs, self.batch.numerics)
         self.batch.set_state({"rng": rows})

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpu_zoo.mpe import extras
 from gpu_zoo.mpe.params import MOVES
 from gpu_zoo.mpe.world import DEFAULT_ACCEL, Body, ParticleSpec
-from gpu_zoo.wrappers.pettingzoo import Game
+from gpu_zoo.wrappers.game import Game
 
 Array = npt.NDArray[Any]
 Getters = Mapping[str, Callable[[], Any]]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_zoo.mpe.bodies import AgentView, EntityView, View, WorldView
-from gpu_zoo.wrappers.pettingzoo import Game, Verdict
+from gpu_zoo.wrappers.game import Game, Verdict
 
 NO_TIME_LIMIT = 2**31 - 1
 
@@ -21,7 +21,7 @@ def attributes(game: Game) -> Mapping[str, Callable[[], Any]]:
     return {
         "world": lambda: world,
         "scenario": lambda: scenario,
-        "steps": lambda: int(game.vector._views["steps"][0]),
+        "steps": lambda: int(game.vector.engine.views["steps"][0]),
         # Where there is a parameter of this name, the environment itself has it.
         "local_ratio": lambda: 0 if world.shares_reward else None,
     }
@@ -42,7 +42,7 @@ class ScenarioView(View):
 
     def observation(self, agent: AgentView, world: WorldView) -> npt.NDArray[np.float64]:
         """What the agent sees; rounded to float32, which mpe2's is not before ``observe()``."""
-        self._game.vector._require_reset("scenario.observation")
+        self._game.vector.engine.require_reset("scenario.observation")
         self._game.refresh()
         seen: npt.NDArray[np.float64] = self._game.observe(agent.name).astype(np.float64)
         return seen
@@ -87,6 +87,6 @@ class ScenarioView(View):
         return bool(np.sqrt(np.sum(np.square(gap))) < agent1.size + agent2.size)
 
     def _judge(self, **ratio: float) -> Verdict:
-        self._game.vector._require_reset("scenario")
+        self._game.vector.engine.require_reset("scenario")
         known = {name: value for name, value in ratio.items() if name in self._game.params}
         return self._game.judge(max_cycles=NO_TIME_LIMIT, **known)

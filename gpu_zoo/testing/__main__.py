@@ -33,7 +33,7 @@ def _play(job: dict[str, Any]) -> None:
             )  # fmt: skip
             give_own(env, job["features"])
             if job["build"] == "tsan":
-                env._backend.set_block_size(3)  # type: ignore[attr-defined]
+                env.engine.backend.set_block_size(3)  # type: ignore[attr-defined]
             kept_alive = _separate_buffers(env) if job["build"] == "asan" else []
             actions = random_actions(env, STEPS)
             env.reset(seed=SEED)
@@ -46,19 +46,19 @@ def _play(job: dict[str, Any]) -> None:
 def _separate_buffers(env: VectorEnv) -> list[np.ndarray[Any, Any]]:
     """Give every buffer an allocation of its own, so that AddressSanitizer sees where it ends."""
     buffers: list[np.ndarray[Any, Any]] = []
-    io = env._backend._io.copy()  # type: ignore[attr-defined]
-    for name, view in env._views.items():
+    io = env.engine.backend._io.copy()  # type: ignore[attr-defined]
+    for name, view in env.engine.views.items():
         field, _, group = name.partition("/")
         own = view.copy() if field == "table" else np.zeros_like(view)
         buffers.append(own)
-        env._views[name] = own
+        env.engine.views[name] = own
         if field == "table":
             io["tables"][group] = own.ctypes.data
         elif group:
             io[field][list(env.groups).index(group)] = own.ctypes.data
         else:
             io[field] = own.ctypes.data
-    env._backend.bind(io)
+    env.engine.backend.bind(io)
     return buffers
 
 

@@ -94,7 +94,7 @@ def check_builds(
                     env = subject.make(count, shape=shape, build=build)
                     give_own(env, features)
                     if build == "emulated":
-                        env._backend.set_block_size(threads)  # type: ignore[attr-defined]
+                        env.engine.backend.set_block_size(threads)  # type: ignore[attr-defined]
                     what = f"{shape} shape, {build}, {threads} threads a block, against plain"
                     got = record(env, actions, SEED)
                     subject.require_equal("check_builds", what, got, want)

@@ -103,11 +103,11 @@ class _Play:
         self.step = 0
         self.steps = np.zeros(num_envs, np.int32)
         self.returns: Arrays = {
-            name: np.zeros_like(self.env._views[f"episode_returns/{name}"])
+            name: np.zeros_like(self.env.engine.views[f"episode_returns/{name}"])
             for name in self.env.groups
         }
         self.active: Arrays = {
-            name: np.ones_like(self.env._views[f"active/{name}"]) for name in self.env.groups
+            name: np.ones_like(self.env.engine.views[f"active/{name}"]) for name in self.env.groups
         }
 
     def run(self, steps: int) -> None:
@@ -127,7 +127,7 @@ class _Play:
 
     def _advance(self, actions: Arrays, index: int) -> None:
         env, twin = self.env, self.twin
-        over = twin._views["done"].copy()  # only NEXT_STEP leaves any for the next step
+        over = twin.engine.views["done"].copy()  # only NEXT_STEP leaves any for the next step
         live = ~over
         chosen = allowed_actions(env, actions, index)
         put_actions(twin, actions, index)
@@ -186,7 +186,7 @@ class _Play:
 
     def _poison(self, env: VectorEnv, rows: Array) -> None:
         """Fill what the next launch must write, so that it shows if it does not."""
-        for name, view in env._views.items():
+        for name, view in env.engine.views.items():
             if name.startswith(("observations/", "rewards/", "infos/", "last_returns/")):
                 view[rows] = np.nan
             elif name.startswith("final_observations/"):
@@ -196,31 +196,31 @@ class _Play:
             elif name == "last_lengths":
                 view[rows] = POISON_LENGTH
         if env.autoreset_mode == AutoresetMode.SAME_STEP:  # else it is read as well
-            env._views["done"].view(np.uint8)[rows] = POISON_FLAG
+            env.engine.views["done"].view(np.uint8)[rows] = POISON_FLAG
 
     def _check_written(self, env: VectorEnv, rows: Array, infos: bool = True) -> None:
         """All that a launch writes is there: finite, in its space, a proper flag."""
         infos = infos and self.step > 0
-        for group in env._program.groups:
+        for group in env.engine.program.groups:
             space = env.single_observation_space(group.agents[0])
-            view = env._views[f"observations/{group.name}"]
+            view = env.engine.views[f"observations/{group.name}"]
             name = f"observations/{group.name}"
             self._require(name, view, np.isfinite(view), self.everywhere, "a finite number")
             inside = (view >= space.low) & (view <= space.high)
             self._require(name, view, inside, self.everywhere, f"inside {space}")
             for kind in ("rewards", "infos") if infos and group.info_size else ("rewards",):
-                view = env._views[f"{kind}/{group.name}"]
+                view = env.engine.views[f"{kind}/{group.name}"]
                 finite = np.isfinite(view)
                 self._require(f"{kind}/{group.name}", view, finite, rows, "a finite number")
             for kind in ("terminations", "truncations"):
-                view = env._views[f"{kind}/{group.name}"].view(np.uint8)
+                view = env.engine.views[f"{kind}/{group.name}"].view(np.uint8)
                 self._require(f"{kind}/{group.name}", view, view <= 1, rows, "0 or 1")
             if group.mask_size:
                 self._check_masks(env, group)
 
     def _check_masks(self, env: VectorEnv, group: GroupLayout) -> None:
         """Whoever acts may do something, and whoever does not, anything."""
-        name, view = f"action_masks/{group.name}", env._views[f"action_masks/{group.name}"]
+        name, view = f"action_masks/{group.name}", env.engine.views[f"action_masks/{group.name}"]
         raw = view.view(np.uint8)
         self._require(name, raw, raw <= 1, self.everywhere, "0 or 1")
         start = 0
@@ -231,15 +231,15 @@ class _Play:
             rule = f"some action of component {k} to be allowed"
             self._require(name, view, some, self.everywhere, rule)
             start += count
-        waits = ~env._views[f"active/{group.name}"]
+        waits = ~env.engine.views[f"active/{group.name}"]
         if env.autoreset_mode != AutoresetMode.SAME_STEP:
-            waits |= env._views["done"][:, None]
+            waits |= env.engine.views["done"][:, None]
         free = view | ~waits[..., None]
         self._require(name, view, free, self.everywhere, "true, as the agent does not act")
 
     def _check_fresh(self, env: VectorEnv, rows: Array) -> None:
         """Just reset: nothing was earned and nothing is over."""
-        for name, view in env._views.items():
+        for name, view in env.engine.views.items():
             if name.startswith(ZERO_AFTER_RESET):
                 raw = view.view(np.uint8) if view.dtype == np.bool_ else view
                 self._require(name, raw, raw == 0, rows, "0 after a reset")
@@ -252,8 +252,8 @@ class _Play:
         timeout = live & (self.steps >= limit)
         done = live.copy()
         for name in env.groups:
-            truncated = env._views[f"truncations/{name}"]
-            terminated = env._views[f"terminations/{name}"]
+            truncated = env.engine.views[f"truncations/{name}"]
+            terminated = env.engine.views[f"terminations/{name}"]
             ends = np.broadcast_to(timeout[:, None], truncated.shape)
             self._require(
                 f"truncations/{name}", truncated, truncated == ends, live,
@@ -268,11 +268,11 @@ class _Play:
             self._check_gone(name, gone, live)
             done &= (terminated | truncated).all(axis=1)
             # In the order of the steps and in their own precision, as the kernel adds.
-            self.returns[name][live] += env._views[f"rewards/{name}"][live]
+            self.returns[name][live] += env.engine.views[f"rewards/{name}"][live]
         want: Arrays = {"done": done}
         want["last_lengths"] = np.where(done, self.steps, POISON_LENGTH).astype(np.int32)
         for name, total in self.returns.items():
-            view = env._views[f"last_returns/{name}"]
+            view = env.engine.views[f"last_returns/{name}"]
             want[f"last_returns/{name}"] = np.where(done[:, None], total, np.nan).astype(view.dtype)
         ended = done if self.same_step else over
         self.steps[ended] = 0
@@ -289,8 +289,8 @@ class _Play:
 
     def _check_gone(self, name: str, gone: Array, live: Array) -> None:
         """Who has left stays terminated and earns nothing; who terminates leaves."""
-        terminated = self.env._views[f"terminations/{name}"]
-        rewards = self.env._views[f"rewards/{name}"]
+        terminated = self.env.engine.views[f"terminations/{name}"]
+        rewards = self.env.engine.views[f"rewards/{name}"]
         self._require(f"terminations/{name}", terminated, terminated | ~gone, live, "still true")
         self._require(f"rewards/{name}", rewards, (rewards == 0) | ~gone, live, "0 after the end")
         if self.env.spec.leaving:
@@ -299,7 +299,7 @@ class _Play:
     def _check_observe(self) -> None:
         """Observing again changes nothing: the observation is the state's, not an old one."""
         want = _named(snapshot(self.env), ("observations/", "action_masks/", "state/", "rng"))
-        for name, view in self.env._views.items():
+        for name, view in self.env.engine.views.items():
             if name.startswith("observations/"):
                 view[...] = np.nan
             elif name.startswith("action_masks/"):
@@ -315,7 +315,7 @@ class _Play:
             if list(by_agent) != list(env.agents):
                 raise self._failure(f"environment 0, step {self.step}, {kind}: not the agents")
             for group, agents in env.groups.items():
-                whole = env._views[f"{kind}/{group}"]
+                whole = env.engine.views[f"{kind}/{group}"]
                 for i, agent in enumerate(agents):
                     mine = by_agent[agent]
                     if not np.shares_memory(mine, whole) or (bits(mine) != bits(whole[:, i])).any():

@@ -110,7 +110,7 @@ def _check_threads(subject: Subject, threads: tuple[int, ...]) -> None:
     want: Arrays | None = None
     for count in threads:
         with _num_threads(count):
-            chunk = subject.make(1)._backend._chunk  # type: ignore[attr-defined]
+            chunk = subject.make(1).engine.backend._chunk  # type: ignore[attr-defined]
             env = subject.make(3 * chunk + 5)
         got = record(env, random_actions(env, 16), SEED)
         want = want or got

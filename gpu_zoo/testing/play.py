@@ -71,9 +71,8 @@ def give_own(env: VectorEnv, features: Features) -> None:
     if features.pool:
         env.reset(seed=99)
         state = env.get_state()
-        pool = {
-            name: to_numpy(state[name])[np.arange(3) % env.num_envs] for name in env._program.pooled
-        }
+        rows = np.arange(3) % env.num_envs
+        pool = {name: to_numpy(state[name])[rows] for name in env.engine.program.pooled}
         env.set_reset_pool(pool)
 
 
@@ -84,7 +83,7 @@ def random_actions(env: VectorEnv, steps: int, seed: int = 0) -> Arrays:
     """
     rng = np.random.default_rng(seed)
     actions: Arrays = {}
-    for group in env._program.groups:
+    for group in env.engine.program.groups:
         shape = (steps, env.num_envs, group.count)
         if group.actions.choices is not None:
             counts = np.array(group.actions.choices)
@@ -114,9 +113,9 @@ def allowed_actions(env: VectorEnv, actions: Arrays, step: int) -> Arrays:
     the environment allows now, counting on from it and around.
     """
     chosen = {name: array[step].copy() for name, array in actions.items()}
-    for group in env._program.groups:
+    for group in env.engine.program.groups:
         if group.mask_size:
-            masks = to_numpy(env._views[f"action_masks/{group.name}"])
+            masks = to_numpy(env.engine.views[f"action_masks/{group.name}"])
             ends = np.cumsum(group.actions.counts)[:-1]
             for k, mask in enumerate(np.split(masks, ends, -1)):
                 own = chosen[group.name]
@@ -136,18 +135,18 @@ def _next_allowed(actions: Array, mask: Array) -> Array:
 def put_actions(env: VectorEnv, actions: Arrays, step: int) -> None:
     """Write one step's actions into the environment's buffers, with others for those forbidden."""
     for name, array in allowed_actions(env, actions, step).items():
-        env._views[f"actions/{name}"][...] = env._backend.native(array)
+        env.engine.views[f"actions/{name}"][...] = env.engine.backend.native(array)
 
 
 def snapshot(env: VectorEnv) -> Arrays:
     """Copies of all buffers of the batch and of all state fields, as NumPy arrays."""
     arrays = {
         name: np.array(to_numpy(view))
-        for name, view in env._views.items()
+        for name, view in env.engine.views.items()
         if name != "state" and not name.startswith("table/")  # which have no environment in front
     }
-    for name, field in env._program.fields.items():
-        arrays[f"state/{name}"] = to_numpy(env._memory.read(field))
+    for name, field in env.engine.program.fields.items():
+        arrays[f"state/{name}"] = to_numpy(env.engine.memory.read(field))
     return arrays
 
 

@@ -141,7 +141,7 @@ class _Duel:
         self._begin(np.ones(self.env.num_envs, np.bool_))
         for index in range(steps):
             self.step += 1
-            over = self.env._views["done"].copy()
+            over = self.env.engine.views["done"].copy()
             chosen = allowed_actions(self.env, actions, index)
             put_actions(self.env, actions, index)
             self.env.step()
@@ -182,7 +182,7 @@ class _Duel:
     def _compare_masks(self, i: int) -> None:
         """The masks of those who act next, if the rules have them."""
         masks = getattr(self.rules[i], "action_masks", None)
-        if masks is not None and not self.env._views["done"][i]:
+        if masks is not None and not self.env.engine.views["done"][i]:
             self._compare(i, "action_masks", self._ask(i, masks))
 
     def _compare(self, i: int, name: str, wanted: Any) -> None:
@@ -217,7 +217,7 @@ class _Duel:
 
     def _kernel(self, name: str) -> Mapping[str, Array]:
         """What the batch says: by agent, ``(num_envs, ...)``."""
-        return self.env._by_agent(name)
+        return self.env.engine.by_agent(name)
 
     def _ask(self, i: int, function: Callable[[], Any]) -> Any:
         """Call the author's code; an error in it is a finding, with the author's own line."""

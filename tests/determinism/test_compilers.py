@@ -22,8 +22,8 @@ digest = hashlib.sha256()
 for step in range(60):
     put_actions(env, actions, step)
     env.step()
-    for name in sorted(env._views):
-        digest.update(np.ascontiguousarray(env._views[name]).tobytes())
+    for name in sorted(env.engine.views):
+        digest.update(np.ascontiguousarray(env.engine.views[name]).tobytes())
 print(digest.hexdigest())
 """
 

@@ -77,7 +77,7 @@ def require_same_play(one: VectorEnv, other: VectorEnv, steps: int) -> None:
 
 
 def _memory(env: VectorEnv) -> Any:
-    return to_numpy(env._backend._arena)  # type: ignore[attr-defined]
+    return to_numpy(env.engine.backend._arena)  # type: ignore[attr-defined]
 
 
 @over_shapes(BUILT)
@@ -151,7 +151,7 @@ def test_own_parameters_and_starts(case: Case, shape: str) -> None:
                 env.set_param(name, np.full(65, env.params[name]))
         env.set_param(env.spec.time_limit, np.arange(65) % 9 + 1)
         env.reset(seed=1)
-        pool = pool or {name: env.get_state()[name][:7] for name in env._program.pooled}
+        pool = pool or {name: env.get_state()[name][:7] for name in env.engine.program.pooled}
         env.set_reset_pool(pool)
         envs.append(env)
     require_same_play(*envs, 64)
@@ -184,7 +184,7 @@ def test_results_stay_where_they_are(case: Case, array: str) -> None:
     assert _pointers(env.step()[:4]) == before
     for group, agents in env.groups.items():
         arrays = env.group[group]
-        own = env._memory.address(f"observations/{group}")
+        own = env.engine.memory.address(f"observations/{group}")
         assert _pointer(arrays.observations) == own == before[0][agents[0]]
 
 
@@ -354,7 +354,7 @@ def test_reference_numerics_within_ulps(case: Case, shape: str) -> None:
         got = snapshot(gpu)
         for name, want in snapshot(cpu).items():
             if name.startswith("final_"):
-                rows = to_numpy(cpu._views["done"])
+                rows = to_numpy(cpu.engine.views["done"])
                 _require_close(name, got[name][rows], want[rows], step)
             else:
                 _require_close(name, got[name], want, step)

@@ -11,7 +11,7 @@ from gpu_zoo.backends import why_no_cuda
 
 torch = pytest.importorskip("torch")
 
-from gpu_zoo.baselines import gae, ppo  # noqa: E402
+from gpu_zoo.baselines import gae, loop, ppo  # noqa: E402
 from gpu_zoo.baselines.graph import Graphed  # noqa: E402
 from gpu_zoo.baselines.ppo import PPOConfig  # noqa: E402
 
@@ -59,7 +59,7 @@ def test_a_graph_computes_what_single_launches_do(
 
 def test_the_graph_is_used() -> None:
     trainer = ppo.Trainer(SPREAD, config(), {})
-    trainer.run(None)
+    loop.run(trainer)
     assert isinstance(trainer.graphed, Graphed)
     assert trainer.graphed.graph is not None
 

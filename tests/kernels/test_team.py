@@ -69,13 +69,13 @@ def test_thousands_of_agents_play_alike_in_one_thread_and_in_blocks_of_threads()
         "use_full_observation": False, "num_other_agents_observed": 5, "episode_length": 4,
     }  # fmt: skip
     env = gpu_zoo.make_vec(TAG.id, 2, **params)
-    assert env._program.team.blocks == 2
+    assert env.engine.program.team.blocks == 2
     actions = random_actions(env, 6)
     want = record(env, actions, seed=1)
     assert not want["active/runner"].all()
     for threads in (1, 3):
         other = gpu_zoo.make_vec(TAG.id, 2, build="emulated", **params)
-        other._backend.set_block_size(threads)  # type: ignore[attr-defined]
+        other.engine.backend.set_block_size(threads)  # type: ignore[attr-defined]
         for name, array in record(other, actions, seed=1).items():
             np.testing.assert_array_equal(array, want[name], f"{name}, {threads} threads")
     try:

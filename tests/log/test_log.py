@@ -222,7 +222,7 @@ def test_logging_changes_nothing_and_ends_with_close() -> None:
         pass
     log.close()
     assert log.fetch().lengths.tolist() == before.lengths.tolist() == [5] * 4
-    assert env._watchers == []
+    assert env.engine.watchers == []
     assert before.observations == {}, "observations are logged only if asked for"
 
 
@@ -336,7 +336,7 @@ def test_a_mistake_is_one_line(
     message = str(caught.value)
     assert says in message and "\n" not in message
     if "begun" not in says:
-        assert env._watchers == []
+        assert env.engine.watchers == []
 
 
 # Trajectories ----------------------------------------------------------------------------------

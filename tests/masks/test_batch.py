@@ -60,7 +60,7 @@ def test_masks_are_the_rules(spec: EnvSpec, space: int, mode: str) -> None:
     env.reset(seed=0)
     waiting = forbidden = 0
     for step in range(len(actions["walker"]) + 1):
-        over = env._views["done"] if mode != "same_step" else np.zeros(40, np.bool_)
+        over = env.engine.views["done"] if mode != "same_step" else np.zeros(40, np.bool_)
         acts = active & ~over[:, None]
         want = masks_by_the_rules(driven_now(env), space)
         np.testing.assert_array_equal(masks, want | ~acts[..., None])
@@ -109,7 +109,7 @@ def test_masks_are_the_kernels_memory(array: Any) -> None:
         pytest.importorskip("torch")
     env = VectorEnv(FERRY, 7, array=array)
     group = env.group["walker"]
-    pointer = int(env._backend._io["action_masks"][0])  # type: ignore[attr-defined]
+    pointer = int(env.engine.backend._io["action_masks"][0])  # type: ignore[attr-defined]
     state: Any = None
     for _ in range(2):
         _, infos = env.reset(seed=0)
@@ -287,7 +287,7 @@ def test_a_forbidden_action_is_named(
     assert str(caught.value) == message
     for name, agents in env.groups.items():
         for i, other in enumerate(agents):
-            env.group[name].actions[:, i] = env._backend.public(bad[other].astype(np.int32))
+            env.group[name].actions[:, i] = env.engine.backend.public(bad[other].astype(np.int32))
     with pytest.raises(InvalidAction) as caught:
         env.step()
     assert str(caught.value) == message

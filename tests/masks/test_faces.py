@@ -111,7 +111,7 @@ def test_pettingzoos_own_tests(spec: EnvSpec, space: int) -> None:
 def test_a_mask_that_is_not_what_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If infos had other masks than actions are held against."""
     monkeypatch.setattr(
-        "gpu_zoo.wrappers.pettingzoo.Game.action_mask",
+        "gpu_zoo.wrappers.game.Game.action_mask",
         lambda self, agent: np.ones(3, np.int8) if agent in WALKERS else None,
     )
     with pytest.raises(CheckFailed, match="is masked"):

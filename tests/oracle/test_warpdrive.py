@@ -74,8 +74,8 @@ def test_fast_numerics_stay_close(case: Case) -> None:
                 error = np.abs(ours[part][agent] * 1.0 - theirs[part][agent])
                 odd += (error.reshape(64, -1) > 2e-5).any(axis=1).sum()
                 total += 64
-        if fast._views["done"].any():
-            fast.reset(options={"reset_mask": fast._views["done"].copy()})
+        if fast.engine.views["done"].any():
+            fast.reset(options={"reset_mask": fast.engine.views["done"].copy()})
             reference.reset(seed=0)
     assert odd / total < 0.03
 
@@ -94,7 +94,7 @@ def test_all_tags_of_one_step_count(numerics: str, build: str) -> None:
         TAG, 3, numerics=numerics, build=build, autoreset_mode="disabled", **CROWD
     )
     if build == "emulated":
-        env._backend.set_block_size(4)  # type: ignore[attr-defined]
+        env.engine.backend.set_block_size(4)  # type: ignore[attr-defined]
     env.reset(seed=0)
     together = {"x": np.full_like(env.get_state()["x"], 5.0)}
     together["y"] = together["x"].copy()
@@ -105,7 +105,7 @@ def test_all_tags_of_one_step_count(numerics: str, build: str) -> None:
     env.step()
     assert env.group["tagger"].rewards[:, 0].tolist() == [24.0, 21.0, 24.0]
     assert (env.group["runner"].rewards == -1).sum(axis=1).tolist() == [8, 7, 8]
-    assert env._views["done"].tolist() == [True, False, True]
+    assert env.engine.views["done"].tolist() == [True, False, True]
     assert env.group["runner"].active.sum(axis=1).tolist() == [0, 1, 0]
 
 

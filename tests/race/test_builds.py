@@ -93,5 +93,5 @@ def _play(subject: Subject, first: Array, **settings: Any) -> Arrays:
     # In DISABLED mode environments are stepped after their end, which is an error if validated.
     env = subject.make(len(first), validate_actions=False, **settings)
     env.reset(seed=1)
-    env._views["steps"][...] = first
+    env.engine.views["steps"][...] = first
     return record_on(env, random_actions(env, 12))

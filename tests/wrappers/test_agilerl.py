@@ -154,7 +154,7 @@ def test_ippo_learns_to_reach_a_landmark() -> None:
     kwargs: dict[str, Any] = {"evo_steps": 1600, "eval_steps": 1, "verbose": False}
     train_multi_agent_on_policy(env, "simple", "IPPO", [agent], max_steps=1600, **kwargs)
     before = mean_return(env)
-    env.closed = env.batch.closed = False  # the training closes what it trained on
+    env.closed = env.batch.engine.closed = False  # the training closes what it trained on
     train_multi_agent_on_policy(env, "simple", "IPPO", [agent], max_steps=22_000, **kwargs)
     assert mean_return(env) > before + 8  # about -30 at random
 

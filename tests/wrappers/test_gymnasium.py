@@ -192,7 +192,7 @@ def test_copies(copy: bool, numerics: str) -> None:
     results = [env.step(env.action_space.sample()) for _ in range(3)]
     assert np.shares_memory(first, buffer) is not copy
     assert np.array_equal(first, before) is copy
-    arena = env.batch._memory.arena
+    arena = env.batch.engine.memory.arena
     for _, rewards, *flags, infos in results:
         assert rewards.dtype == np.float64
         for array in (rewards, *flags, infos.get("_final_obs", rewards)):

@@ -367,10 +367,11 @@ def test_copy_of_one_that_was_never_reset(env_id: str, how: str) -> None:
     assert data_equivalence(play(twin, 1, 6), play(module(env_id).parallel_env(max_cycles=4), 1, 6))
 
 
+@pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("env_id", WITH_CURRICULUM)
-def test_copy_keeps_the_curriculum_stage(env_id: str, how: str) -> None:
-    env = module(env_id).parallel_env(curriculum=True)
+def test_copy_keeps_the_curriculum_stage(env_id: str, how: str, on: bool) -> None:
+    env = module(env_id).parallel_env(curriculum=on)
     env.reset(seed=0)
     env.set_curriculum_stage(1)
     twin = COPIES[how](env)

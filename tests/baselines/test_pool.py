@@ -130,7 +130,7 @@ def test_versions_remember_their_own_games() -> None:
 
 def test_the_pool_grows_and_then_gives_up_its_oldest() -> None:
     """Versions are told apart by a bias: the number of the iteration they are from."""
-    config = small(pool=3, pool_interval=2, pool_share=0.9)
+    config = small(pool=3, pool_interval=2, pool_share=0.9, total_steps=8 * 20 * 10)
     trainer = ppo.Trainer(TAG, config, {})
     pool, network = trainer.pool, trainer.learners["agent"].network
     assert pool is not None

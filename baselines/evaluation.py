@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -350,10 +351,8 @@ def _players(
         networks: Mapping[str, ActorCritic | None] = {name: None}
         if isinstance(who, Policy):
             argument = f"opponents[{name!r}]" if name in opponents else "env_params"
-            try:
+            with played_by(f"{argument}: the policy"):
                 networks = who.networks_for(layout)
-            except ValueError as error:
-                raise ValueError(f"{argument}: the policy was {error}") from None
         groups = {name: group} if name in networks else split({name: group})
         for part, buffers in groups.items():
             network = networks[part]
@@ -361,6 +360,19 @@ def _players(
                 network = frozen_copy(network).to(group.rewards.device)
             players.append(Player(buffers, network))
     return players
+
+
+@contextmanager
+def played_by(who: str) -> Iterator[None]:
+    """Around the use of a policy for a group: what does not fit is said of ``who``.
+
+    Raises:
+        ValueError: the policy was made for other agents, observations or actions.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{who} was {error}") from None
 
 
 def check_groups(argument: str, given: object, groups: Collection[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_zoo.baselines.config import PPOConfig
 from gpu_zoo.baselines.ddpg_config import DDPGConfig
-from gpu_zoo.baselines.evaluation import Opponent, Policy, evaluate, others_of
+from gpu_zoo.baselines.evaluation import Opponent, Policy, evaluate, others_of, played_by
 from gpu_zoo.baselines.policies import load_policy
 from gpu_zoo.baselines.pql_config import PQLConfig
 
@@ -34,10 +34,8 @@ def load_opponents(
         opponents[name] = "random"
         if who != "random":
             policy = opponents[name] = load_policy(who)
-            try:
+            with played_by(f"eval_opponents[{name!r}]: {who}"):
                 policy.networks_for(group)
-            except ValueError as error:
-                raise ValueError(f"eval_opponents[{name!r}]: {who} was {error}") from None
     return opponents
 
 

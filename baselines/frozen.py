@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from gpu_zoo.baselines import checkpoint
-from gpu_zoo.baselines.evaluation import Policy, others_of
+from gpu_zoo.baselines.evaluation import Policy, others_of, played_by
 from gpu_zoo.baselines.groups import split
 from gpu_zoo.baselines.networks import ActorCritic
 from gpu_zoo.baselines.players import Player, frozen_copy
@@ -39,10 +39,8 @@ def load_frozen(
         sources[name] = None
         if who != "random":
             sources[name] = excerpt(checkpoint.load(who), group)
-            try:
+            with played_by(f"frozen[{name!r}]: {who}"):
                 _networks(sources[name], group)
-            except ValueError as error:
-                raise ValueError(f"frozen[{name!r}]: {who} was {error}") from None
     return sources
 
 

@@ -144,7 +144,7 @@ class Engine:
 
     def _bind_own(self, io: np.ndarray[Any, Any]) -> None:
         """Parameters, and the states that episodes start in."""
-        io["params"] = self.program.launch_params(of_env(self.params, 0))
+        io["params"] = self.program.launch_params(_of_env(self.params, 0))
         if self.program.features.varied:
             each = self._to_device(self.program.launch_params(self.params, self.num_envs))
             if self._each is None:
@@ -163,7 +163,7 @@ class Engine:
     def _use(self, features: Features) -> None:
         """Have the kernel do more than it was compiled for, or less."""
         if features != self.program.features:
-            params = of_env(self.params, 0)
+            params = _of_env(self.params, 0)
             program = Program(self.spec, params, self.numerics, self._shape, features)
             self.backend.wait()  # for kernels that are at work in memory which goes now
             self.backend.load(program)
@@ -203,11 +203,11 @@ class Engine:
         arrays = [value for value in params.values() if isinstance(value, np.ndarray)]
         ends = {int(end) for values in arrays for end in (values.argmin(), values.argmax())}
         for env in sorted(ends) or [0]:
-            self.spec.check(of_env(params, env))
+            self.spec.check(_of_env(params, env))
 
     def _starts_for(self, params: Mapping[str, Any]) -> Pool | None:
         """The pool of starts that parameters ask for, if they do."""
-        starts = None if self.spec.starts is None else self.spec.starts(of_env(params, 0))
+        starts = None if self.spec.starts is None else self.spec.starts(_of_env(params, 0))
         if starts is None:
             return None
         for name in self.spec.starts_use:
@@ -251,7 +251,7 @@ class Engine:
             self._bind()
 
 
-def of_env(params: Mapping[str, Any], env: int) -> dict[str, Value]:
+def _of_env(params: Mapping[str, Any], env: int) -> dict[str, Value]:
     """The parameters of one environment."""
     return {n: v[env].item() if isinstance(v, np.ndarray) else v for n, v in params.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ def seed_rows(
     else:
         seeds = _checked(seed, num_envs, numerics)
     if numerics == "reference":
-        rows = np.array([_pcg64_state(one) for one in seeds], np.uint64)
+        fresh = (np.random.PCG64(np.random.SeedSequence(one)) for one in seeds)
+        rows = np.array([_words(bits.state) for bits in fresh], np.uint64)
     else:
         rows = np.zeros((num_envs, 2), np.uint64)
         rows[:, 0] = seeds
@@ -68,13 +69,6 @@ def _as_int(seed: Any) -> int:
     return int(seed)
 
 
-def _pcg64_state(seed: int) -> tuple[int, int, int, int, int]:
-    """NumPy's PCG64 seeded by ``seed``, as the kernel's five words."""
-    state: Any = np.random.PCG64(np.random.SeedSequence(seed)).state["state"]
-    low = (1 << 64) - 1
-    return (state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low, 0)
-
-
 def generator_of(words: npt.NDArray[np.int64], numerics: Numerics) -> np.random.Generator:
     """A generator as NumPy's that stands where the words of an environment's do.
 
@@ -95,8 +89,17 @@ def generator_of(words: npt.NDArray[np.int64], numerics: Numerics) -> np.random.
 
 def words_of(generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """An environment's words in reference numerics, from NumPy's PCG64 where it stands."""
-    whole: Any = generator.bit_generator.state
+    return np.array(_words(generator.bit_generator.state), np.uint64).view(np.int64)
+
+
+def _words(whole: Mapping[str, Any]) -> tuple[int, int, int, int, int]:
+    """The kernel's five words of a state of NumPy's PCG64."""
     state, low = whole["state"], (1 << 64) - 1
     buffer = whole["has_uint32"] << 32 | whole["uinteger"]
-    row = [state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low]
-    return np.array([*row, buffer], np.uint64).view(np.int64)
+    return (
+        state["state"] >> 64,
+        state["state"] & low,
+        state["inc"] >> 64,
+        state["inc"] & low,
+        buffer,
+    )

@@ -10,8 +10,8 @@ from gpu_zoo.engine import Engine
 from gpu_zoo.memory import copied
 
 # What belongs to it besides the environment's own state fields.
-BUFFERS = ("rng", "steps", "done", "last_lengths")
-GROUP_BUFFERS = ("episode_returns", "last_returns")
+OF_BATCH = ("rng", "steps", "done", "last_lengths")
+OF_GROUPS = ("episode_returns", "last_returns")
 
 
 def take(engine: Engine) -> dict[str, Any]:
@@ -62,5 +62,5 @@ def _checked(engine: Engine, name: str, value: Any, wanted: Buffer) -> Any:
 
 def _buffers(engine: Engine) -> list[str]:
     groups = [group.name for group in engine.program.groups]
-    kinds = [*(["active"] if engine.spec.leaving else []), *GROUP_BUFFERS]
-    return [*BUFFERS, *(f"{kind}/{group}" for kind in kinds for group in groups)]
+    kinds = [*(["active"] if engine.spec.leaving else []), *OF_GROUPS]
+    return [*OF_BATCH, *(f"{kind}/{group}" for kind in kinds for group in groups)]

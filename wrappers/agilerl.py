@@ -17,7 +17,7 @@ from gpu_zoo.errors import InvalidAction, MissingDependency
 from gpu_zoo.memory import copied, to_numpy
 from gpu_zoo.results import GroupBuffers
 from gpu_zoo.vector import VectorEnv
-from gpu_zoo.wrappers.incoming import on_host
+from gpu_zoo.wrappers.incoming import on_host, require_batch, require_mode
 
 try:
     from agilerl.vector.pz_vec_env import PettingZooVecEnv
@@ -46,11 +46,8 @@ class AgileRLVecEnv(PettingZooVecEnv):
     """
 
     def __init__(self, batch: VectorEnv) -> None:
-        if not isinstance(batch, VectorEnv):
-            raise TypeError(f"batch={batch!r}: {type(batch).__name__}, expected what make_vec made")
-        if batch.autoreset_mode != AutoresetMode.SAME_STEP:
-            mode = batch.autoreset_mode.name
-            raise ValueError(f"batch: autoreset_mode={mode}, expected SAME_STEP")
+        require_batch(batch)
+        require_mode(batch, AutoresetMode.SAME_STEP)
         super().__init__(
             batch.num_envs,
             {agent: batch.single_observation_space(agent) for agent in batch.agents},

@@ -1,4 +1,4 @@
-"""What comes in from a library: actions in any kind of array, parameters of some environments."""
+"""What comes in: a batch, actions in any kind of array, parameters of some environments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.errors import InvalidAction
 from gpu_zoo.memory import to_numpy
 from gpu_zoo.vector import VectorEnv
+
+
+def require_batch(batch: VectorEnv) -> None:
+    """Raise TypeError unless it is a batch."""
+    if not isinstance(batch, VectorEnv):
+        raise TypeError(f"batch={batch!r}: {type(batch).__name__}, expected what make_vec made")
+
+
+def require_mode(batch: VectorEnv, mode: AutoresetMode) -> None:
+    """Raise ValueError unless a batch's finished environments begin anew in this mode."""
+    if batch.autoreset_mode != mode:
+        raise ValueError(f"batch: autoreset_mode={batch.autoreset_mode.name}, expected {mode.name}")
 
 
 def on_host(name: str, values: Any, expected: str = "an array of numbers") -> npt.NDArray[Any]:

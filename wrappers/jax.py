@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from gpu_zoo.errors import InvalidAction, MissingDependency
 from gpu_zoo.results import GroupBuffers
 from gpu_zoo.vector import VectorEnv
+from gpu_zoo.wrappers.incoming import require_batch
 
 try:
     import jax
@@ -78,8 +79,7 @@ class JaxEnv:
     """
 
     def __init__(self, batch: VectorEnv, *, copy: bool = True) -> None:
-        if not isinstance(batch, VectorEnv):
-            raise TypeError(f"batch={batch!r}: {type(batch).__name__}, expected what make_vec made")
+        require_batch(batch)
         self.batch = batch
         self._views = {name: _views(name, group) for name, group in batch.group.items()}
         self._copy = _copied if copy else None

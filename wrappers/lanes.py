@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode
 from gpu_zoo.memory import copied, to_numpy
 from gpu_zoo.results import GroupBuffers
 from gpu_zoo.vector import VectorEnv
-from gpu_zoo.wrappers.incoming import assign
+from gpu_zoo.wrappers.incoming import assign, require_batch, require_mode
 
 # From a group's arrays to its actions: integers ``(num_envs, agents)``, or
 # ``(num_envs, agents, components)``, or float32 ``(num_envs, agents, size)``.
@@ -89,11 +89,8 @@ class Lanes:
         group: str | None = None,
         others: Mapping[str, Policy] | None = None,
     ) -> None:
-        if not isinstance(batch, VectorEnv):
-            raise TypeError(f"batch={batch!r}: {type(batch).__name__}, expected what make_vec made")
-        if batch.autoreset_mode != AutoresetMode.SAME_STEP:
-            mode = batch.autoreset_mode.name
-            raise ValueError(f"batch: autoreset_mode={mode}, expected SAME_STEP")
+        require_batch(batch)
+        require_mode(batch, AutoresetMode.SAME_STEP)
         self.batch = batch
         self.name = _the_group(batch, group)
         self._others = _checked_others(batch, self.name, dict(others or {}))

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from gpu_zoo.errors import MissingDependency
 from gpu_zoo.vector import VectorEnv
+from gpu_zoo.wrappers.incoming import require_batch, require_mode
 from gpu_zoo.wrappers.lanes import Lanes, Policy, require_torch
 
 try:
@@ -355,10 +356,8 @@ class LivingMemory(RandomMemory):
 
 
 def _check(batch: VectorEnv, groups: Iterable[str]) -> None:
-    if not isinstance(batch, VectorEnv):
-        raise TypeError(f"batch={batch!r}: {type(batch).__name__}, expected what make_vec made")
-    if batch.autoreset_mode != AutoresetMode.SAME_STEP:
-        raise ValueError(f"batch: autoreset_mode={batch.autoreset_mode.name}, expected SAME_STEP")
+    require_batch(batch)
+    require_mode(batch, AutoresetMode.SAME_STEP)
     require_torch(batch)
     for name in groups:
         if batch.group[name].action_masks is not None:

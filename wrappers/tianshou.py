@@ -18,7 +18,7 @@ from gpu_zoo.errors import InvalidAction, MissingDependency, ResetNeeded
 from gpu_zoo.memory import to_numpy
 from gpu_zoo.seeds import seed_rows
 from gpu_zoo.vector import VectorEnv
-from gpu_zoo.wrappers.incoming import on_host, set_param_of
+from gpu_zoo.wrappers.incoming import on_host, require_batch, require_mode, set_param_of
 
 try:
     from tianshou.env import BaseVectorEnv
@@ -46,13 +46,10 @@ class TianshouVectorEnv(BaseVectorEnv):
     """
 
     def __init__(self, batch: VectorEnv) -> None:
-        if not isinstance(batch, VectorEnv):
-            raise TypeError(f"batch={batch!r}: {type(batch).__name__}, expected what make_vec made")
+        require_batch(batch)
         if len(batch.agents) != 1:
             raise ValueError(f"batch: {len(batch.agents)} agents, expected one")
-        if batch.autoreset_mode != AutoresetMode.DISABLED:
-            mode = batch.autoreset_mode.name
-            raise ValueError(f"batch: autoreset_mode={mode}, expected DISABLED")
+        require_mode(batch, AutoresetMode.DISABLED)
         (self._agent,) = batch.agents
         self.batch = batch
         self.env_num = batch.num_envs
